@@ -87,14 +87,11 @@ async def live(name_servers: str, seconds: float) -> dict[str, list[float]]:
 
 
 class Laggers:
-    """Groups that read the backlog.
-
-    Attributes:
-        counts: What each second brought, of all groups.
-    """
+    """Groups that read the backlog."""
 
     def __init__(self, name_servers: str) -> None:
         self.counts: list[int] = []
+        """What each second brought, of all groups."""
         self._name_servers = name_servers
         self._total = 0
 

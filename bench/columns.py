@@ -36,18 +36,14 @@ PAIRS = pa.map_(pa.string(), pa.string())
 
 
 class Workload:
-    """The same rows as arrays and as arguments of messages.
-
-    Attributes:
-        arrays: As ``MessageColumns.of`` takes them.
-        messages: As ``BlockEncoder.add`` takes them.
-    """
+    """The same rows as arrays and as arguments of messages."""
 
     def __init__(self, body_bytes: int, *, rich: bool) -> None:
         count = max(1, BATCH_BYTES // (body_bytes + 160))
         bodies = np.random.default_rng(7).bytes(count * body_bytes)
         octets = np.frombuffer(bodies, np.uint8)
         self.arrays: dict[str, pa.Array] = {"body": even_binaries(octets, body_bytes)}
+        """As ``MessageColumns.of`` takes them."""
         if rich:
             self.arrays["tag"] = pa.array([f"tag-{number % 16}" for number in range(count)])
             self.arrays["keys"] = pa.array([[f"key-{number:08}"] for number in range(count)])
@@ -63,6 +59,7 @@ class Workload:
             }
             for row in pa.table(self.arrays).to_pylist()
         ]
+        """As ``BlockEncoder.add`` takes them."""
         self.count = count
         self._ids = UniqueIdGenerator(lambda: NOON_MS, ip="127.0.0.1", pid=1, origin=2)
 

@@ -154,17 +154,14 @@ def register(spark: SparkSession, name: str, prebuilt: Prebuilt) -> None:
 
 
 class Bench:
-    """A topic full of messages, and what reads it.
-
-    Attributes:
-        count: Messages in the topic.
-    """
+    """A topic full of messages, and what reads it."""
 
     def __init__(self, spark: SparkSession, endpoints: str, count: int, pairs: int) -> None:
         self._spark = spark
         self._endpoints = endpoints
         self._pairs = pairs
         self.count = count
+        """Messages in the topic."""
         with ClusterClient(endpoints) as client:
             for topic in ("full", "sink"):
                 client.create_topic(topic, queue_count=QUEUES)

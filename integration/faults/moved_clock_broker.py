@@ -30,15 +30,12 @@ _AHEAD: Final = Struct("<q")
 
 
 class ClockHand:
-    """How far a clock is ahead; set in one process and read in another.
-
-    Attributes:
-        path: The file that says so.
-    """
+    """How far a clock is ahead; set in one process and read in another."""
 
     def __init__(self, path: Path) -> None:
         """Share a file; made if it is not there."""
         self.path = path
+        """The file that says so."""
         if not path.exists():
             path.write_bytes(_AHEAD.pack(0))
         with path.open("r+b") as file:

@@ -16,15 +16,12 @@ HOP_BY_HOP = ("user-agent", "grpc-", ":")
 
 
 class Balancer:
-    """Hands each call to the next of some servers that can be reached; in a thread of its own.
-
-    Attributes:
-        dealt: How many calls each server got.
-    """
+    """Hands each call to the next of some servers that can be reached; in a thread of its own."""
 
     def __init__(self, addresses: Sequence[str]) -> None:
         self._addresses = list(addresses)
         self.dealt = [0] * len(addresses)
+        """How many calls each server got."""
         self._turns = count()
         self._ready = Event()
         self._port = 0

@@ -25,20 +25,17 @@ GRACE_S = 30.0
 
 
 class Load:
-    """What users do all the time.
-
-    Attributes:
-        done: Calls that went well, by their kind.
-        failed: The first error of each kind of call that failed.
-        received: Bodies that the consumer has had.
-        sent: Bodies that a broker has acknowledged.
-    """
+    """What users do all the time."""
 
     def __init__(self):
         self.done = Counter()
+        """Calls that went well, by their kind."""
         self.failed = {}
+        """The first error of each kind of call that failed."""
         self.received = set()
+        """Bodies that the consumer has had."""
         self.sent = set()
+        """Bodies that a broker has acknowledged."""
 
     async def repeat(self, kind, call):
         while True:

@@ -41,22 +41,19 @@ BEYOND_LOOPBACK = "0.0.0.0"  # noqa: S104 - as in the containers.
 
 
 class Machine:
-    """Where the services of the stack run as processes.
-
-    Attributes:
-        secrets: What ``make_secrets.py`` has made.
-        addresses: Of services on this machine.
-    """
+    """Where the services of the stack run as processes."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self.secrets = folder / "secrets"
+        """What ``make_secrets.py`` has made."""
         words = (sys.executable, str(COMPOSE / "make_secrets.py"), "--folder", str(self.secrets))
         subprocess.run(words, check=True, timeout=60)
         text = filled((COMPOSE / "compose.yaml").read_text(), {})
         self._services = yaml.safe_load(text)["services"]
         places = (*MODULES, "metrics", "console")
         self.addresses = {name: f"127.0.0.1:{free_port()}" for name in places}
+        """Of services on this machine."""
 
     def process(self, name: str) -> ServiceProcess:
         """A service as the stack has it, but for its addresses and folders."""

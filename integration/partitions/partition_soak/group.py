@@ -57,12 +57,7 @@ class NotHealed(Exception):
 
 
 class Group:
-    """One group, over many runs.
-
-    Attributes:
-        processes: The brokers, by their place.
-        network: Where they are.
-    """
+    """One group, over many runs."""
 
     def __init__(
         self,
@@ -85,6 +80,7 @@ class Group:
         """
         self._flags = _flags(lease_s)
         self.network = network
+        """Where they are."""
         self._folder = folder
         self._url = database_url
         self._power_losses = power_losses
@@ -93,6 +89,7 @@ class Group:
             NAME_SERVER, "ariane_namesrv", "--data-path", str(folder / NAME_SERVER)
         )
         self.processes: list[ServiceProcess] = []
+        """The brokers, by their place."""
         self._under_fault: set[int] = set()
         self._foreign = folder / "foreign"
         self._is_harmed = False

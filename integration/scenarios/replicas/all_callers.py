@@ -33,16 +33,13 @@ QUERY = Path(__file__).with_name("counting_query.py")
 
 
 class Callers:
-    """All callers of one cluster.
-
-    Attributes:
-        stored: The bodies of all messages whose send was acknowledged.
-        pushed: The bodies that the push consumer got.
-    """
+    """All callers of one cluster."""
 
     def __init__(self, name_servers: str, table: CallTable, group: asyncio.TaskGroup) -> None:
         self.stored: set[bytes] = set()
+        """The bodies of all messages whose send was acknowledged."""
         self.pushed: set[bytes] = set()
+        """The bodies that the push consumer got."""
         self._servers = name_servers
         self._table = table
         self._group = group

@@ -56,16 +56,13 @@ async def test_fresh_messages_do_not_wait_for_who_reads_a_deep_backlog(local_clu
 
 
 class Passes:
-    """Reads the backlog from its beginning to its end, again and again.
-
-    Attributes:
-        done: How many times it got to the end.
-        one_done: Set by the first of them.
-    """
+    """Reads the backlog from its beginning to its end, again and again."""
 
     def __init__(self, name_servers):
         self.done = 0
+        """How many times it got to the end."""
         self.one_done = asyncio.Event()
+        """Set by the first of them."""
         self._name_servers = name_servers
 
     async def read_for_ever(self):

@@ -21,17 +21,14 @@ _HOUR_MS: Final = 3_600_000
 
 
 class MachineClock(SystemClock):
-    """The clocks of a machine, as kit, store and client ask for them.
-
-    Attributes:
-        ahead_ms: How far the wall clock is ahead of the world's.
-        rate: How fast its clocks go.
-    """
+    """The clocks of a machine, as kit, store and client ask for them."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self.ahead_ms = 0
+        """How far the wall clock is ahead of the world's."""
         self.rate = 1.0
+        """How fast its clocks go."""
 
     def now_ms(self) -> int:
         """The wall clock."""

@@ -84,19 +84,16 @@ class PlayedPorts:
 
 
 class Network:
-    """What connects the machines.
-
-    Attributes:
-        ports: Those that are bound, by address and number.
-        loss: Share of what is sent that is lost at first, and comes late.
-        slowness: How many times as long as usual octets are under way.
-    """
+    """What connects the machines."""
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.ports: dict[tuple[str, int], PlayedPort] = {}
+        """Those that are bound, by address and number."""
         self.loss = 0.0
+        """Share of what is sent that is lost at first, and comes late."""
         self.slowness = 1.0
+        """How many times as long as usual octets are under way."""
         self._chance = world.timeline.chance("network")
         self._cut: dict[tuple[str, str], None] = {}
         self._ends: dict[PlayedTransport, None] = {}

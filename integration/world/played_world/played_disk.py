@@ -24,25 +24,22 @@ CAPACITY_BYTES: Final = 1 << 30
 
 
 class DiskHealth:
-    """How well the disk of a machine works.
-
-    Attributes:
-        slow_s: The longest that a flush takes, beside what it takes usually.
-        is_stuttering: Whether writes and reads are as slow, too.
-        full: Whether there is no space.
-        used_ratio: How full it says that it is; None for how full it is.
-        flush_errors: How many of the next flushes fail.
-        lies: Whether flushes are said to be done, and are not.
-    """
+    """How well the disk of a machine works."""
 
     def __init__(self, chance: Random) -> None:
         self.chance = chance
         self.slow_s = 0.0
+        """The longest that a flush takes, beside what it takes usually."""
         self.is_stuttering = False
+        """Whether writes and reads are as slow, too."""
         self.full = False
+        """Whether there is no space."""
         self.used_ratio: float | None = None
+        """How full it says that it is; None for how full it is."""
         self.flush_errors = 0
+        """How many of the next flushes fail."""
         self.lies = False
+        """Whether flushes are said to be done, and are not."""
 
     def heal(self) -> None:
         """Work well."""

@@ -19,14 +19,10 @@ RESET: Final = "connection reset by peer"
 
 
 class PlayedTransport(asyncio.Transport):
-    """What the transport of a socket is to a protocol of asyncio.
-
-    Attributes:
-        peer: The other end.
-        machine: Where this end is.
-    """
+    """What the transport of a socket is to a protocol of asyncio."""
 
     peer: PlayedTransport
+    """The other end."""
 
     def __init__(
         self,
@@ -39,6 +35,7 @@ class PlayedTransport(asyncio.Transport):
         self.own_address = own_address
         self.process = process
         self.machine = process.machine
+        """Where this end is."""
         self._network = network
         self._protocol: asyncio.BufferedProtocol | None = None
         self._high, self._low = HIGH_OCTETS, HIGH_OCTETS >> 2

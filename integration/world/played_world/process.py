@@ -37,15 +37,7 @@ TURN_S: Final = (20e-6, 200e-6)
 
 
 class Process:
-    """A process on a machine.
-
-    Attributes:
-        is_dead: Whether it has ended, by itself or not.
-        outcome: How it has ended by itself: its result, or an error.
-        slowness: How many times as long as usual its turns take.
-        pauses: How often it has stood still, or nearly, from outside.
-        leaves: What a client does when it is to stop in order; None while it has not begun.
-    """
+    """A process on a machine."""
 
     def __init__(
         self,
@@ -60,10 +52,15 @@ class Process:
         self.process_id = self.world.next_process_id()
         self.chance: Random = self.world.timeline.chance(f"{name}/{self.process_id}")
         self.is_dead = False
+        """Whether it has ended, by itself or not."""
         self.outcome: object = None
+        """How it has ended by itself: its result, or an error."""
         self.slowness = 1.0
+        """How many times as long as usual its turns take."""
         self.pauses = 0
+        """How often it has stood still, or nearly, from outside."""
         self.leaves: Callable[[], object] | None = None
+        """What a client does when it is to stop in order; None while it has not begun."""
         self.loop = PlayedLoop(self)
         self.disk_calls = 0
         self.dies_at_disk_call: int | None = None

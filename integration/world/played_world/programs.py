@@ -35,14 +35,11 @@ Program = Callable[[Process], Coroutine[Any, Any, object]]
 
 
 class Service:
-    """What is known of a running service from outside.
-
-    Attributes:
-        is_serving: Whether it has said that it is ready.
-    """
+    """What is known of a running service from outside."""
 
     def __init__(self) -> None:
         self.is_serving = False
+        """Whether it has said that it is ready."""
         self.stop: StopRequest | None = None
 
     def ready(self, address: Address) -> None:

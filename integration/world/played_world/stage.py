@@ -25,14 +25,7 @@ RESTART_S: Final = (0.2, 3.0)
 
 
 class Role:
-    """A program on a machine, started again whenever it has ended.
-
-    Attributes:
-        kind: "name server", "broker", "checker", "client" or "operator".
-        can_leave: Whether it stops in order when it is asked to, and comes back later.
-        process: The present one, or the last one.
-        starts: How often it was started.
-    """
+    """A program on a machine, started again whenever it has ended."""
 
     def __init__(
         self,
@@ -44,13 +37,17 @@ class Role:
         self.stage = stage
         self.name = name
         self.kind = kind
+        """"name server", "broker", "checker", "client" or "operator"."""
         self.machine: Machine = stage.world.machine(name)
         self.service = Service()
         self.process: Process | None = None
+        """The present one, or the last one."""
         self.starts = 0
+        """How often it was started."""
         self.is_done = False
         self.is_away = False
         self.can_leave = False
+        """Whether it stops in order when it is asked to, and comes back later."""
         self._program = program
 
     def start(self) -> None:
@@ -92,34 +89,31 @@ class Role:
 
 
 class Stage:
-    """The roles of a cluster, and what its clients have done and seen.
-
-    Attributes:
-        wants_more: Whether producers go on.
-        is_disturbed: Whether operators go on.
-        is_settled: Whether everything has come, and some time has passed.
-        topics: Those whose queues operators change.
-        is_set: Whether its brokers are a replica set.
-        primary_count: How many brokers of different names there are.
-        met: How often each fault met each step; see ``steps.table``.
-        wounded: The broker whose disk has lost or damaged what it had, if any.
-        scratch: A folder for databases, which are on no played disk.
-    """
+    """The roles of a cluster, and what its clients have done and seen."""
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.history = History()
         self.roles: dict[str, Role] = {}
         self.wants_more = True
+        """Whether producers go on."""
         self.is_disturbed = True
+        """Whether operators go on."""
         self.is_settled = False
+        """Whether everything has come, and some time has passed."""
         self.topics: list[str] = []
+        """Those whose queues operators change."""
         self.is_set = False
+        """Whether its brokers are a replica set."""
         self.primary_count = 0
+        """How many brokers of different names there are."""
         self.met: Counter[str] = Counter()
+        """How often each fault met each step; see ``steps.table``."""
         self.wounded: Role | None = None
+        """The broker whose disk has lost or damaged what it had, if any."""
         self._owners: dict[tuple[str, MessageQueue], tuple[Process, int]] = {}
         self.scratch = tempfile.mkdtemp()
+        """A folder for databases, which are on no played disk."""
 
     def add(self, name: str, kind: str, program: Callable[[Service], Program]) -> Role:
         """Put a role on a machine of its name."""

@@ -13,17 +13,14 @@ EPOCH_MS: Final = 1_700_000_000_000
 
 
 class Timeline:
-    """What is to happen, by time and then by the order in which it was asked for.
-
-    Attributes:
-        now: Seconds since the beginning.
-        lines: How many lines the trace has.
-    """
+    """What is to happen, by time and then by the order in which it was asked for."""
 
     def __init__(self, seed: int, trace: TextIO | None = None) -> None:
         """``trace``: where each line of the trace is written to, beside its digest."""
         self.now = 0.0
+        """Seconds since the beginning."""
         self.lines = 0
+        """How many lines the trace has."""
         self._seed = seed
         self._events: list[tuple[float, int, Callable[..., object], tuple[Any, ...]]] = []
         self._order = 0

@@ -19,13 +19,7 @@ if TYPE_CHECKING:
 
 
 class World:
-    """Everything, by one seed.
-
-    Attributes:
-        findings: What no process may do, in words.
-        running: The process whose code runs now.
-        hooked: The loop that hears of asynchronous generators: the last one that ran.
-    """
+    """Everything, by one seed."""
 
     def __init__(self, seed: int, trace: TextIO | None = None) -> None:
         self.seed = seed
@@ -36,8 +30,11 @@ class World:
         self.network = Network(self)
         self.databases = DatabaseWay(self.timeline.chance("databases"))
         self.findings: list[str] = []
+        """What no process may do, in words."""
         self.running: Process | None = None
+        """The process whose code runs now."""
         self.hooked: object = None
+        """The loop that hears of asynchronous generators: the last one that ran."""
         self._process_id = 1000
         self._play_locks()
 

@@ -117,11 +117,7 @@ class StopIncomplete(ServicekitError):
 
 
 class FileDamaged(ServicekitError):
-    """A state file and its previous generation cannot be read.
-
-    Attributes:
-        path: The file.
-    """
+    """A state file and its previous generation cannot be read."""
 
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(
@@ -129,17 +125,15 @@ class FileDamaged(ServicekitError):
             "restore one of them from a copy, or remove both to start empty"
         )
         self.path = path
+        """The file."""
 
 
 class ProcessFailed(ServicekitError):
-    """A child process died or did not become ready; the text ends with its last log lines.
-
-    Attributes:
-        name: The process.
-        exit_status: The exit status. None: it still ran and was killed.
-    """
+    """A child process died or did not become ready; the text ends with its last log lines."""
 
     def __init__(self, name: str, message: str, exit_status: int | None) -> None:
         super().__init__(f"{name}: {message}")
         self.name = name
+        """The process."""
         self.exit_status = exit_status
+        """The exit status. None: it still ran and was killed."""

@@ -219,16 +219,13 @@ HOSTILE = {
 
 
 class Lines:
-    """Counts the lines of our modules that each callback of the loop runs.
-
-    Attributes:
-        worst: The most of one callback, by what was asked meanwhile.
-        asked: What is asked.
-    """
+    """Counts the lines of our modules that each callback of the loop runs."""
 
     def __init__(self):
         self.worst = Counter()
+        """The most of one callback, by what was asked meanwhile."""
         self.asked = ""
+        """What is asked."""
         self._count = 0
         self._where = Counter()
         self.places = {}

@@ -28,17 +28,14 @@ class ArianeSparkError(Exception):
 
 
 class OptionError(ArianeSparkError, ValueError):
-    """An option that cannot be used.
-
-    Attributes:
-        option: The name of the option, in the spelling of the documentation if it is known.
-        is_of_other_use: Whether it is an option of another kind of query.
-    """
+    """An option that cannot be used."""
 
     def __init__(self, option: str, text: str, *, is_of_other_use: bool = False) -> None:
         super().__init__(f"option {option!r}: {text}")
         self.option = option
+        """The name of the option, in the spelling of the documentation if it is known."""
         self.is_of_other_use = is_of_other_use
+        """Whether it is an option of another kind of query."""
 
     def __reduce__(self) -> tuple[object, ...]:
         # Errors are sent between Spark's processes; a rebuilt one must not repeat its prefix.

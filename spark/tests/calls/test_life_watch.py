@@ -30,22 +30,19 @@ RECORDS = Fetch(Detail.RECORDS, 1 << 16)
 
 
 class ScriptedRanges(PullServiceServicer):
-    """Sends a range, a message in each chunk.
-
-    Attributes:
-        before: What is waited for before each chunk, by its queue offset.
-        refusal: What it answers when asked for its bounds, in place of them.
-        asked: Set when it is asked for its bounds.
-        bounds: It answers that once this is set.
-        left: Set when a range is given up by who asked for it.
-    """
+    """Sends a range, a message in each chunk."""
 
     def __init__(self):
         self.before = {}
+        """What is waited for before each chunk, by its queue offset."""
         self.refusal = None
+        """What it answers when asked for its bounds, in place of them."""
         self.asked = threading.Event()
+        """Set when it is asked for its bounds."""
         self.bounds = threading.Event()
+        """It answers that once this is set."""
         self.left = threading.Event()
+        """Set when a range is given up by who asked for it."""
 
     def PullRange(self, request, context):  # noqa: N802 - the contract's name.
         context.add_callback(lambda: context.code() is None and self.left.set())

@@ -45,14 +45,11 @@ _OUR_END: Final = b"\n"
 
 
 class StateFile:
-    """One file of state. Not for several threads at once.
-
-    Attributes:
-        used_backup: Whether the last ``load`` had to use the generation before.
-    """
+    """One file of state. Not for several threads at once."""
 
     def __init__(self, path: Path, disk: Disk) -> None:
         self.used_backup = False
+        """Whether the last ``load`` had to use the generation before."""
         self._disk = disk
         self._path = path
         self._backup = path.with_name(path.name + ".bak")

@@ -38,19 +38,16 @@ def is_source(text: str) -> bool:
 
 
 class AddressSources:
-    """Addresses, some of them from sources that are read again.
-
-    Attributes:
-        addresses: Those that are known now; fixed ones first, each once.
-        errors: Why sources could not be read the last time, by source.
-    """
+    """Addresses, some of them from sources that are read again."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         """Take addresses and sources; sources are not read yet."""
         self._fixed = tuple(text for text in texts if not is_source(text))
         self._found: dict[str, tuple[str, ...]] = {text: () for text in texts if is_source(text)}
         self.addresses = self._fixed
+        """Those that are known now; fixed ones first, each once."""
         self.errors: dict[str, str] = {}
+        """Why sources could not be read the last time, by source."""
 
     @property
     def is_fixed(self) -> bool:

@@ -22,17 +22,7 @@ from grpc.aio import AioRpcError, Metadata
 
 
 class CallFailed(AioRpcError):
-    """A call ended with a status other than OK.
-
-    Attributes:
-        never_processed: Whether the server has surely not begun to work on it: it was never
-            written, or the server has said that it would not take it. Such a call may be repeated,
-            whatever it does. False where that is not known.
-        request_too_large: Whether it was refused because a message of the request is too long. The
-            server has not read that message, but those of a stream before it.
-        size_octets: Where something was too large, how large it was; else None.
-        limit_octets: And what would have been taken.
-    """
+    """A call ended with a status other than OK."""
 
     def __init__(
         self,
@@ -49,9 +39,16 @@ class CallFailed(AioRpcError):
     ) -> None:
         super().__init__(code, initial_metadata, trailing_metadata, details, debug_error_string)
         self.never_processed = never_processed
+        """Whether the server has surely not begun to work on it: it was never written, or the
+        server has said that it would not take it. Such a call may be repeated, whatever it does.
+        False where that is not known."""
         self.request_too_large = request_too_large
+        """Whether it was refused because a message of the request is too long. The server has not
+        read that message, but those of a stream before it."""
         self.size_octets = size_octets
+        """Where something was too large, how large it was; else None."""
         self.limit_octets = limit_octets
+        """And what would have been taken."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         """For pickle: the base class forgets what it does not know."""

@@ -13,20 +13,17 @@ PIECE = bytes(64 << 10)
 
 
 class Probe(grpc.GenericRpcHandler):
-    """Handlers that count.
-
-    Attributes:
-        begun: Handlers that began, by method.
-        live: Handlers that have begun and not ended.
-        live_max: The most that there were at a time.
-        given: Messages whose writes have returned.
-    """
+    """Handlers that count."""
 
     def __init__(self) -> None:
         self.begun: Counter[str] = Counter()
+        """Handlers that began, by method."""
         self.live = 0
+        """Handlers that have begun and not ended."""
         self.live_max = 0
+        """The most that there were at a time."""
         self.given = 0
+        """Messages whose writes have returned."""
 
     def service(self, handler_call_details: Any) -> Any:
         name = handler_call_details.method.rpartition("/")[2]

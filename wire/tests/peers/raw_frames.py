@@ -148,14 +148,7 @@ class FrameBuffer:
 
 
 class RawPeer(asyncio.Protocol):
-    """A connection on which anything may be said. Answers nothing by itself.
-
-    Attributes:
-        frames: All that the other end has sent.
-        decoder: Of its header blocks.
-        is_lost: Whether there is no connection any more.
-        was_reset: Whether it ended so that frames may have been lost.
-    """
+    """A connection on which anything may be said. Answers nothing by itself."""
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
@@ -163,9 +156,13 @@ class RawPeer(asyncio.Protocol):
         self._preface_left = 0
         self._news = asyncio.Event()
         self.frames: list[Frame] = []
+        """All that the other end has sent."""
         self.decoder = Decoder()
+        """Of its header blocks."""
         self.is_lost = False
+        """Whether there is no connection any more."""
         self.was_reset = False
+        """Whether it ended so that frames may have been lost."""
 
     @classmethod
     async def connect(cls, address: str) -> RawPeer:

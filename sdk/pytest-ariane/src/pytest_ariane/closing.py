@@ -32,16 +32,13 @@ _FOR_EVER_S: Final = 1e9
 
 
 class Closing:
-    """Certificates and rules, which all clusters of a session share.
-
-    Attributes:
-        certificates: Of members and users.
-    """
+    """Certificates and rules, which all clusters of a session share."""
 
     def __init__(self, path: Path) -> None:
         """Make the authorities in a folder."""
         self._path = path
         self.certificates = LocalCertificates(path, CLUSTER_NAME, (SUPER_USER,))
+        """Of members and users."""
         self._rules = rules.AccessRules()
 
     def settings(self, kind: MemberKind, name: str) -> Mapping[str, Any]:

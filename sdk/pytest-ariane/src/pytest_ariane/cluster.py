@@ -35,11 +35,6 @@ class InProcessCluster:
     """A cluster of one broker beside the test, on a loop and in threads of its own.
 
     Its disk is in memory: nothing is left behind, and it can fail like a real disk.
-
-    Attributes:
-        clock: The clock of the broker's timers. The name server and the store's timestamps use the
-            machine's clock.
-        faults: Switches for faults.
     """
 
     def __init__(self, data_path: Path, closing: Closing | None = None) -> None:
@@ -51,7 +46,10 @@ class InProcessCluster:
         """
         self._closing = closing
         self.clock = ForwardClock()
+        """The clock of the broker's timers. The name server and the store's timestamps use the
+        machine's clock."""
         self.faults = Faults(self)
+        """Switches for faults."""
         self._data_path = data_path
         self._disk = FaultyDisk()
         self._thread: LoopThread | None = None

@@ -17,11 +17,7 @@ from pytest_ariane.faults import Faults, FaultyServicer
 
 
 class MortalBroker:
-    """The real broker, composed anew for each start.
-
-    Attributes:
-        dies: Whether it ends like a crash: nothing more is saved, flushed or sent.
-    """
+    """The real broker, composed anew for each start."""
 
     def __init__(
         self, settings: BrokerSettings, stop: StopRequest, clock: Clock, disk: Disk, faults: Faults
@@ -39,6 +35,7 @@ class MortalBroker:
         self._life: BrokerLife = compose_from(Environment(settings, stop, clock, disk, threads))
         self._stop = stop
         self.dies = False
+        """Whether it ends like a crash: nothing more is saved, flushed or sent."""
         self.rpc_services: Sequence[RpcService] = [
             replace(each, servicer=FaultyServicer(each.servicer, faults))
             for each in self._life.rpc_services

@@ -25,24 +25,21 @@ PATIENCE_S = 1.0
 
 
 class ScriptedRanges(PullServiceServicer):
-    """Sends a range, a message in each chunk.
-
-    Attributes:
-        before: What is waited for before each chunk, by its queue offset.
-        bounds: What it answers when asked for its bounds; never, if that is nothing.
-        asked_count: How often it was asked for its bounds.
-        ranges: The begins of the ranges that it was asked for.
-        asked: Set when it is asked for its bounds.
-        left: Set when a range is given up by who asked for it.
-    """
+    """Sends a range, a message in each chunk."""
 
     def __init__(self):
         self.before = {}
+        """What is waited for before each chunk, by its queue offset."""
         self.bounds = None
+        """What it answers when asked for its bounds; never, if that is nothing."""
         self.asked_count = 0
+        """How often it was asked for its bounds."""
         self.ranges = []
+        """The begins of the ranges that it was asked for."""
         self.asked = asyncio.Event()
+        """Set when it is asked for its bounds."""
         self.left = asyncio.Event()
+        """Set when a range is given up by who asked for it."""
 
     async def PullRange(self, request, context):  # noqa: N802 - the contract's name.
         self.ranges.append(request.begin_queue_offset)

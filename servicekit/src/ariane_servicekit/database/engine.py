@@ -72,12 +72,7 @@ _Result = TypeVar("_Result")
 
 
 class Database:
-    """One database, opened once.
-
-    Attributes:
-        now: SQL expression: the time now, milliseconds since 1970, by the database's clock. It
-            goes on inside a transaction.
-    """
+    """One database, opened once."""
 
     def __init__(
         self,
@@ -136,6 +131,8 @@ class Database:
             if self._is_sqlite
             else cast(extract("epoch", func.clock_timestamp()) * 1000, BigInteger)
         )
+        """SQL expression: the time now, milliseconds since 1970, by the database's clock. It goes
+        on inside a transaction."""
 
     async def open(self, *, wait_s: float) -> None:
         """Bring the schema up to date; wait for a database that is still starting.

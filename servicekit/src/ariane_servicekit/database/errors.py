@@ -17,11 +17,7 @@ class DatabaseError(ServicekitError):
 
 
 class SchemaNewer(DatabaseError):
-    """A later version made the database.
-
-    Attributes:
-        revision: The database's revision.
-    """
+    """A later version made the database."""
 
     def __init__(self, revision: str) -> None:
         super().__init__(
@@ -29,6 +25,7 @@ class SchemaNewer(DatabaseError):
             "start a service of that version, or give this one a database of its own"
         )
         self.revision = revision
+        """The database's revision."""
 
 
 class DatabaseUnusable(DatabaseError):

@@ -46,13 +46,7 @@ class ExportSettings(Protocol):
 
 
 class Exports:
-    """The exports of one service.
-
-    Attributes:
-        readers: Metric readers of OpenTelemetry; none if metrics are off.
-        processors: Span processors of OpenTelemetry; none without a collector.
-        address: Address of the page for Prometheus; None until ``open``, and if it is off.
-    """
+    """The exports of one service."""
 
     def __init__(self, settings: ExportSettings) -> None:
         """Make the readers, and open nothing yet.
@@ -61,8 +55,11 @@ class Exports:
             StartRefused: A library is missing.
         """
         self.readers: Sequence[MetricReader] = ()
+        """Metric readers of OpenTelemetry; none if metrics are off."""
         self.processors: Sequence[SpanProcessor] = ()
+        """Span processors of OpenTelemetry; none without a collector."""
         self.address: Address | None = None
+        """Address of the page for Prometheus; None until ``open``, and if it is off."""
         self._listen = settings.metrics_listen
         self._registry: CollectorRegistry | None = None
         self._page: MetricsPage | None = None

@@ -31,11 +31,7 @@ _SILENT_S_MAX: Final = 60.0
 
 
 class MetricsPage:
-    """Serves the page until it is closed.
-
-    Attributes:
-        address: Where.
-    """
+    """Serves the page until it is closed."""
 
     def __init__(
         self,
@@ -60,6 +56,7 @@ class MetricsPage:
         except OSError as error:
             raise StartRefused(f"cannot serve metrics on {listen}: {error.strerror}") from error
         self.address = Address(listen.host, self._server.server_port)
+        """Where."""
         self._thread = Thread(target=self._server.serve_forever, name="metrics-page", daemon=True)
         self._thread.start()
 

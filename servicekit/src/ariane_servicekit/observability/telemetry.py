@@ -27,9 +27,6 @@ class Telemetry:
 
     Without readers the instruments do nothing: recording a value would cost each call as much as
     all the rest of it.
-
-    Attributes:
-        tracer: Makes spans; None without processors.
     """
 
     def __init__(
@@ -42,6 +39,7 @@ class Telemetry:
         self._provider: MeterProvider = self._exporting or NoOpMeterProvider()
         self._tracing = _tracing(service_name, processors) if processors else None
         self.tracer = WorkTracer(self._tracing) if self._tracing is not None else None
+        """Makes spans; None without processors."""
 
     def meter(self, name: str) -> Meter:
         """Return the meter of a package, which makes instruments."""

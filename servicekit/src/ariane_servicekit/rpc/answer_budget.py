@@ -33,17 +33,14 @@ class _Waiter(NamedTuple):
 
 
 class AnswerBudget:
-    """The room of all answers of a service.
-
-    Attributes:
-        held_bytes: Room in use. May exceed the budget by a little for each caller: its first
-            message is sent whatever its size.
-        waiting_count: Reads that wait for room.
-    """
+    """The room of all answers of a service."""
 
     def __init__(self, bytes_max: int) -> None:
         self.held_bytes = 0
+        """Room in use. May exceed the budget by a little for each caller: its first message is sent
+        whatever its size."""
         self.waiting_count = 0
+        """Reads that wait for room."""
         self._bytes_max = bytes_max
         self._held_by: dict[str, int] = {}
         self._waiting: dict[str, deque[_Waiter]] = {}
@@ -121,12 +118,7 @@ class AnswerBudget:
 
 
 class AnswerLease:
-    """The room of one call, which must release it at its end.
-
-    Attributes:
-        peer: The caller's connection.
-        held_bytes: Room that the call holds.
-    """
+    """The room of one call, which must release it at its end."""
 
     __slots__ = ("_budget", "held_bytes", "peer")
 
@@ -134,7 +126,9 @@ class AnswerLease:
         """Start without room; see ``AnswerBudget.lease``."""
         self._budget = budget
         self.peer = peer
+        """The caller's connection."""
         self.held_bytes = 0
+        """Room that the call holds."""
 
     def take_at_once(self, wanted: int) -> int:
         """Take room without waiting: 1 to `wanted` bytes; 0 for none."""

@@ -26,20 +26,7 @@ _REQUEST_ID_RULE: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
 class Call:
-    """One RPC on its way through the server. A stream is one call.
-
-    Attributes:
-        method: Full name: ``/ariane.namesrv.v1.RouteService/GetRoute``.
-        context: The transport's end of it.
-        code: Its status; set when it has failed.
-        is_judged: Whether its requests need rights: its caller is known, and the process not open.
-        ended: Why the process has ended it; None as long as it has not.
-        touched: What it changes, for the log; empty if it changes nothing.
-        gate: Judges its requests; None for a method outside of the contract.
-        meter: What its user has used of its rates; None for a user without any.
-        owing: All meters that it was charged to: its answer waits for them.
-        long: Its place among the calls that last; None for a short call.
-    """
+    """One RPC on its way through the server. A stream is one call."""
 
     __slots__ = (
         "_caller",
@@ -68,15 +55,25 @@ class Call:
     ) -> None:
         """Without a ``request_id`` it is the caller's, or drawn, when it is first asked for."""
         self.method = method
+        """Full name: ``/ariane.namesrv.v1.RouteService/GetRoute``."""
         self.context = context
+        """The transport's end of it."""
         self.code = grpc.StatusCode.OK
+        """Its status; set when it has failed."""
         self.is_judged = False
+        """Whether its requests need rights: its caller is known, and the process not open."""
         self.ended: ServiceError | None = None
+        """Why the process has ended it; None as long as it has not."""
         self.long: Any = None
+        """Its place among the calls that last; None for a short call."""
         self.touched = ""
+        """What it changes, for the log; empty if it changes nothing."""
         self.gate: Any = None
+        """Judges its requests; None for a method outside of the contract."""
         self.meter: Any = None
+        """What its user has used of its rates; None for a user without any."""
         self.owing: tuple[Any, ...] = ()
+        """All meters that it was charged to: its answer waits for them."""
         self._request_id = request_id
         self._draw = draw
         self._identify = identify

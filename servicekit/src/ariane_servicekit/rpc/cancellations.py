@@ -22,14 +22,11 @@ _log = get_logger(__name__)
 
 
 class Cancellations:
-    """The cancellations of the present window, by connection.
-
-    Attributes:
-        count: Their number since the start of the service.
-    """
+    """The cancellations of the present window, by connection."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self.count = 0
+        """Their number since the start of the service."""
         self._monotonic = monotonic
         self._window_end_s = 0.0
         self._of_connection: dict[str, int] = {}

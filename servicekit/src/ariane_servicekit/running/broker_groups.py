@@ -35,17 +35,14 @@ _STEP_S: Final = 0.05
 
 
 class BrokerGroup:
-    """The processes of one broker name.
-
-    Attributes:
-        name: The name.
-        processes: The processes by broker id, 0 first.
-    """
+    """The processes of one broker name."""
 
     def __init__(self, name: str, processes: Sequence[ServiceProcess]) -> None:
         """Take the processes, which need not run."""
         self.name = name
+        """The name."""
         self.processes = tuple(processes)
+        """The processes by broker id, 0 first."""
 
     async def primary(self, *, but: ServiceProcess | None = None) -> ServiceProcess:
         """Wait until there is a primary, and return it.

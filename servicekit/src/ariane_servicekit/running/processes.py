@@ -48,18 +48,12 @@ class ServiceProcess:
 
     The group keeps a Ctrl-C of the terminal from the child, which would take the parent's SIGTERM
     for a second signal and exit at once.
-
-    Attributes:
-        name: The name for people.
-        log_path: The file for all output, of all starts.
-        arguments: Its flags, from the next start on.
-        ready_s_max: Seconds that it may take to become ready.
-        start_child: Starts a child; called as asyncio's function.
     """
 
     start_child: ClassVar[Callable[..., Coroutine[Any, Any, Process]]] = staticmethod(
         asyncio.create_subprocess_exec
     )
+    """Starts a child; called as asyncio's function."""
 
     def __init__(
         self,
@@ -72,12 +66,16 @@ class ServiceProcess:
         command_prefix: Sequence[str] = (),
     ) -> None:
         self.name = name
+        """The name for people."""
         self._command_prefix = tuple(command_prefix)
         self.log_path = log_path
+        """The file for all output, of all starts."""
         self.ready_s_max = READY_S_MAX
+        """Seconds that it may take to become ready."""
         self._log_begin = 0
         self._module = module
         self.arguments = tuple(arguments)
+        """Its flags, from the next start on."""
         self._listen = listen
         self._process: Process | None = None
 
@@ -245,14 +243,11 @@ class LocalCluster(BlockingLife):
         broker_module: The broker's module: tests may use one with parts of their own.
         tls: Whether all speak TLS, each with a certificate of its own.
         super_users: With TLS, users that may do everything, and the cluster is closed to others.
-
-    Attributes:
-        closed_by: Of all clusters that are not told ``tls``: where their certificates come from;
-            None for plain text. Tests close every cluster of a run by it.
-        certificates: Where those of this one come from; None without TLS.
     """
 
     closed_by: ClassVar[LocalCertificates | None] = None
+    """Of all clusters that are not told ``tls``: where their certificates come from; None for plain
+    text. Tests close every cluster of a run by it."""
 
     def __init__(
         self,
@@ -281,6 +276,7 @@ class LocalCluster(BlockingLife):
         super().__init__()
         self.data_path = data_path
         self.certificates = self.closed_by
+        """Where those of this one come from; None without TLS."""
         if tls:
             self.certificates = LocalCertificates(
                 data_path / "certificates", CLUSTER_NAME, super_users

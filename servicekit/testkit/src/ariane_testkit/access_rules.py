@@ -79,15 +79,12 @@ async def telling(channel: aio.Channel) -> AsyncIterator[Teller]:
 
 
 class Teller:
-    """Tells a process rules.
-
-    Attributes:
-        version: The version that the process acts on.
-    """
+    """Tells a process rules."""
 
     def __init__(self, stream: Any, version: int) -> None:
         self._stream = stream
         self.version = version
+        """The version that the process acts on."""
 
     async def tell(self, *lines: str) -> None:
         """Tell the next version."""

@@ -24,17 +24,14 @@ _END_S_MAX: Final = 60.0
 
 
 class Refused(Exception):
-    """What a program said instead of doing what it was told.
-
-    Attributes:
-        reason: In the words of the program's language.
-        outcome_unknown: Whether it may have happened all the same.
-    """
+    """What a program said instead of doing what it was told."""
 
     def __init__(self, name: str, error: Mapping[str, Any]) -> None:
         super().__init__(f"{name}: {error['text']}")
         self.reason: str = error["reason"]
+        """In the words of the program's language."""
         self.outcome_unknown: bool = error["outcome_unknown"]
+        """Whether it may have happened all the same."""
 
 
 class LineProgram:

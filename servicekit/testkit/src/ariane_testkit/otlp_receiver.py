@@ -39,16 +39,13 @@ class ReceivedSpan:
 
 
 class OtlpReceiver(collector_grpc.TraceServiceServicer):
-    """Keeps the spans that it receives.
-
-    Attributes:
-        endpoint: Where it listens, as settings spell it.
-        spans: All of them so far.
-    """
+    """Keeps the spans that it receives."""
 
     def __init__(self, endpoint: str) -> None:
         self.endpoint = endpoint
+        """Where it listens, as settings spell it."""
         self.spans: list[ReceivedSpan] = []
+        """All of them so far."""
 
     def Export(self, request: Any, context: Any) -> Any:  # noqa: ARG002, N802 - of the contract.
         """Take some."""

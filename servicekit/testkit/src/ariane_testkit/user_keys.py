@@ -15,15 +15,12 @@ from ariane_servicekit.security.gate.rules_keeper import RulesKeeper
 
 
 class UserKeys:
-    """Of one test.
-
-    Attributes:
-        rules: What admin would tell.
-    """
+    """Of one test."""
 
     def __init__(self, folder: Path) -> None:
         """Keep files in a folder."""
         self.rules = rules.AccessRules(version=1)
+        """What admin would tell."""
         self._folder = folder
 
     def file_of(

@@ -19,14 +19,11 @@ _TEXT_MAX: Final = 300
 
 
 class LazyCommand:
-    """A command that is loaded when it is run.
-
-    Attributes:
-        place: Its ``module:attribute``.
-    """
+    """A command that is loaded when it is run."""
 
     def __init__(self, place: str) -> None:
         self.place = place
+        """Its ``module:attribute``."""
 
     @cached_property
     def help(self) -> str:

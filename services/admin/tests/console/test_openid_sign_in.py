@@ -37,17 +37,14 @@ KEY = ec.generate_private_key(ec.SECP256R1())
 
 
 class Provider:
-    """Gives codes to browsers, and one token for each code to who has its verifier.
-
-    Attributes:
-        claims: What tokens say besides, or instead.
-        drawn: All that nobody else may read: codes, verifiers, tokens.
-    """
+    """Gives codes to browsers, and one token for each code to who has its verifier."""
 
     def __init__(self):
         self.claims = {}
+        """What tokens say besides, or instead."""
         self.codes = {}
         self.drawn = []
+        """All that nobody else may read: codes, verifiers, tokens."""
         provider = self
 
         class Handler(BaseHTTPRequestHandler):

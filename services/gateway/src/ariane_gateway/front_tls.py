@@ -26,11 +26,7 @@ OLDEST: Final = "1.2"
 
 
 class FrontTls:
-    """The context for connections of clients; files are read again when they change.
-
-    Attributes:
-        ends: When the certificate of the files ends; None without files.
-    """
+    """The context for connections of clients; files are read again when they change."""
 
     def __init__(self, settings: GatewaySettings, hosts: Sequence[str]) -> None:
         """Read the files, or make a pair.
@@ -46,6 +42,7 @@ class FrontTls:
         self._state: tuple[tuple[int, int], ...] = ()
         self._context: TlsContext | None = None
         self.ends: datetime | None = None
+        """When the certificate of the files ends; None without files."""
         certificate, key = settings.front_certificate, settings.front_key
         if certificate is not None and key is not None:
             self._files = certificate, key

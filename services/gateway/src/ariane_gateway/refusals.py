@@ -22,17 +22,14 @@ from ariane_sdk.errors import (
 
 
 class Refused(Exception):
-    """A call that is refused.
-
-    Attributes:
-        kind: Why.
-        text: One line for people.
-    """
+    """A call that is refused."""
 
     def __init__(self, kind: Refusal, text: str) -> None:
         super().__init__(text)
         self.kind = kind
+        """Why."""
         self.text = text
+        """One line for people."""
 
 
 _BY_CLASS: Final = (

@@ -22,17 +22,14 @@ class CheckerError(Exception):
 
 
 class LeaseLost(CheckerError):
-    """Another checker has taken the broker over.
-
-    Attributes:
-        broker: The broker of the lease.
-        fencing_token: The outdated token.
-    """
+    """Another checker has taken the broker over."""
 
     def __init__(self, broker: BrokerKey, fencing_token: int) -> None:
         super().__init__(f"the lease of {broker} with token {fencing_token} is another's now")
         self.broker = broker
+        """The broker of the lease."""
         self.fencing_token = fencing_token
+        """The outdated token."""
 
 
 class BrokerRefusal(CheckerError):
@@ -44,39 +41,30 @@ class BrokerUnreachable(BrokerRefusal):
 
 
 class BrokerFailed(BrokerRefusal):
-    """A broker failed during a call, or was lost: the call may or may not have had an effect.
-
-    Attributes:
-        reason: An error reason such as ``"STORE_FULL"``.
-    """
+    """A broker failed during a call, or was lost: the call may or may not have had an effect."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(f"{reason}: {message}")
         self.reason = reason
+        """An error reason such as ``"STORE_FULL"``."""
 
 
 class NobodyAnswered(BrokerRefusal):
-    """No producer answered how the transaction ended.
-
-    Attributes:
-        reason: An error reason such as ``"CLIENT_NOT_ATTACHED"``.
-    """
+    """No producer answered how the transaction ended."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"no producer answered: {reason}")
         self.reason = reason
+        """An error reason such as ``"CLIENT_NOT_ATTACHED"``."""
 
 
 class OutcomeStands(BrokerRefusal):
-    """The transaction has an outcome already.
-
-    Attributes:
-        outcome: The outcome.
-    """
+    """The transaction has an outcome already."""
 
     def __init__(self, outcome: Outcome) -> None:
         super().__init__(f"the transaction ended before: {outcome.name}")
         self.outcome = outcome
+        """The outcome."""
 
 
 class TransactionForgotten(BrokerRefusal):

@@ -49,25 +49,22 @@ class StoredHalf:
 
 
 class TwinBroker:
-    """The transactions of one broker.
-
-    Attributes:
-        halves: Every half message by transaction id.
-        producers: One living producer by group.
-        reachable: Whether the broker answers.
-        lost_answer_count: Number of next answers to lose after the work was done.
-        between_pages: Called once between two pages of a list.
-    """
+    """The transactions of one broker."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._offsets = itertools.count()
         self._op_count = 0
         self.halves: dict[str, StoredHalf] = {}
+        """Every half message by transaction id."""
         self.producers: dict[str, Producer] = {}
+        """One living producer by group."""
         self.reachable = True
+        """Whether the broker answers."""
         self.lost_answer_count = 0
+        """Number of next answers to lose after the work was done."""
         self.between_pages: Callable[[], object] | None = None
+        """Called once between two pages of a list."""
 
     def store(
         self, transaction_id: str, *, group: str = "payments", immunity_ms: int | None = None
@@ -200,14 +197,11 @@ class TwinBroker:
 
 
 class TwinBrokers:
-    """Brokers that a test adds by hand.
-
-    Attributes:
-        brokers: The living brokers.
-    """
+    """Brokers that a test adds by hand."""
 
     def __init__(self) -> None:
         self.brokers: dict[BrokerKey, TwinBroker] = {}
+        """The living brokers."""
 
     async def refresh(self) -> None:
         """Do nothing."""

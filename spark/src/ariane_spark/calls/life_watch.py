@@ -27,22 +27,19 @@ THREAD_NAME: Final = "ariane-life-watch"
 
 
 class WatchedStream:
-    """A stream of answers, and the probe of its sender.
-
-    Attributes:
-        call: The call.
-        peer: The sender, for the texts of errors.
-        ask: Makes a small call to the sender, with a deadline; raises ``ArianeError``.
-        silence: Why the call was given up.
-    """
+    """A stream of answers, and the probe of its sender."""
 
     __slots__ = ("ask", "call", "peer", "silence")
 
     def __init__(self, call: Any, peer: str, ask: Callable[[], object]) -> None:
         self.call = call
+        """The call."""
         self.peer = peer
+        """The sender, for the texts of errors."""
         self.ask = ask
+        """Makes a small call to the sender, with a deadline; raises ``ArianeError``."""
         self.silence: CallError | None = None
+        """Why the call was given up."""
 
 
 class LifeWatch:

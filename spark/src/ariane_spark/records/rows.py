@@ -67,15 +67,12 @@ _hex_digits = methodcaller("hexdigest")
 
 
 class IdentitySeed:
-    """Gives each row of one task an id, the same in a repeated task.
-
-    Attributes:
-        text: The common part of the ids of this task: the write or query, the micro-batch, the
-            partition.
-    """
+    """Gives each row of one task an id, the same in a repeated task."""
 
     def __init__(self, text: str) -> None:
         self.text = text
+        """The common part of the ids of this task: the write or query, the micro-batch, the
+        partition."""
 
     def message_ids(self, first_row: int, bodies: pa.BinaryArray) -> pa.StringArray:
         """The ids of neighbouring rows: 32 hex digits each.

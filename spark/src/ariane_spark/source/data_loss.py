@@ -18,14 +18,11 @@ _WAY_OUT: Final = (
 
 
 class DataLossPolicy:
-    """Fails, or logs the missing messages once and continues.
-
-    Attributes:
-        fails: Whether a loss ends the query.
-    """
+    """Fails, or logs the missing messages once and continues."""
 
     def __init__(self, *, fails: bool) -> None:
         self.fails = fails
+        """Whether a loss ends the query."""
         self._said: set[str] = set()
 
     def queue_gone(self, queue: MessageQueue, position: int) -> None:

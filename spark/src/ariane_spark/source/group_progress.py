@@ -13,14 +13,11 @@ _log: Final = logging.getLogger(__name__)
 
 
 class GroupProgress:
-    """Stores the positions of a stream in brokers, for display only.
-
-    Attributes:
-        group: The consumer group; ``None``: nothing is stored.
-    """
+    """Stores the positions of a stream in brokers, for display only."""
 
     def __init__(self, group: str | None) -> None:
         self.group = group
+        """The consumer group; ``None``: nothing is stored."""
         self._told: Positions | None = None
 
     def tell(self, positions: Positions, offsets: GroupOffsets) -> None:

@@ -25,17 +25,14 @@ class RecordError(Exception):
 
 
 class RecordCorrupted(RecordError):
-    """Bytes that should be a record and are not.
-
-    Attributes:
-        reason: The fault, one short clause.
-        position: The record in the block (0 for the first); 0 for a single record.
-    """
+    """Bytes that should be a record and are not."""
 
     def __init__(self, reason: str, position: int = 0) -> None:
         super().__init__(f"record {position}: {reason}")
         self.reason = reason
+        """The fault, one short clause."""
         self.position = position
+        """The record in the block (0 for the first); 0 for a single record."""
 
 
 class WireCorrupted(RecordError):
@@ -50,19 +47,16 @@ class BlockFull(RecordError):
 
 
 class IllegalColumn(RecordError, ValueError):
-    """A column that cannot become messages, as a whole or at one row.
-
-    Attributes:
-        column: The field of a message that it holds: ``body``, ``tag`` and so on.
-        reason: The fault, one short clause.
-        row: The row, 0 for the first; ``None`` if the type of the column is wrong.
-    """
+    """A column that cannot become messages, as a whole or at one row."""
 
     def __init__(self, column: str, reason: str, row: int | None = None) -> None:
         super().__init__(f"{column}{'' if row is None else f', row {row}'}: {reason}")
         self.column = column
+        """The field of a message that it holds: ``body``, ``tag`` and so on."""
         self.reason = reason
+        """The fault, one short clause."""
         self.row = row
+        """The row, 0 for the first; ``None`` if the type of the column is wrong."""
 
 
 class BodyDamaged(RecordError):

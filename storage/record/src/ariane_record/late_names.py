@@ -15,16 +15,13 @@ from typing import Any, Final
 
 
 class LateNames:
-    """The implementation of a package's ``__getattr__``, ``__dir__`` and ``__all__``.
-
-    Attributes:
-        home_of: The module of each name.
-    """
+    """The implementation of a package's ``__getattr__``, ``__dir__`` and ``__all__``."""
 
     def __init__(self, package: str) -> None:
         """Load nothing yet; the package may be one that is being imported."""
         self._package: Final = package
         self.home_of: Final = dict(_named_in(package))
+        """The module of each name."""
 
     def found(self, name: str) -> object:
         """The object of a name.

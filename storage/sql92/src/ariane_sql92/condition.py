@@ -15,17 +15,14 @@ from ariane_sql92.truth import TRUE
 
 
 class Condition:
-    """A compiled condition over properties; safe to share between threads.
-
-    Attributes:
-        text: Its text.
-        part_count: Number of its comparisons and searches, at least 1; the time for a message
-            grows with it.
-    """
+    """A compiled condition over properties; safe to share between threads."""
 
     def __init__(self, text: str, tree: Tree) -> None:
         self.text = text
+        """Its text."""
         self.part_count = part_count(tree)
+        """Number of its comparisons and searches, at least 1; the time for a message grows with
+        it."""
         self._judge = judge_of(tree)
 
     def __repr__(self) -> str:

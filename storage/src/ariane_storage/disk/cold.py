@@ -53,19 +53,16 @@ class ColdFile(Protocol):
 
 
 class BytesCold(Exception):
-    """Bytes of a file are not in memory; the read has had no effect.
-
-    Attributes:
-        file: The file.
-        positions: The start of each range that was to be read.
-        sizes: Bytes of each.
-    """
+    """Bytes of a file are not in memory; the read has had no effect."""
 
     def __init__(self, file: ColdFile, positions: Sequence[int], sizes: Sequence[int]) -> None:
         super().__init__("not in memory")
         self.file = file
+        """The file."""
         self.positions = positions
+        """The start of each range that was to be read."""
         self.sizes = sizes
+        """Bytes of each."""
 
     @property
     def begin(self) -> int:

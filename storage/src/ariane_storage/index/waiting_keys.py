@@ -57,11 +57,7 @@ class Keys:
 
 
 class WaitingKeys:
-    """A queue of keys: added at its end, filed from its front. Any thread.
-
-    Attributes:
-        count: Number of waiting keys.
-    """
+    """A queue of keys: added at its end, filed from its front. Any thread."""
 
     def __init__(self) -> None:
         # Never held while waiting for the disk: appends wait for this work at most.
@@ -71,6 +67,7 @@ class WaitingKeys:
         # its making.
         self._few = array("i"), array("q"), array("q")
         self.count = 0
+        """Number of waiting keys."""
 
     def add(self, keys: Keys) -> None:
         """Take keys of records behind all others; never fails."""

@@ -31,14 +31,7 @@ _WRITTEN_AT_ONCE: Final = 1 << 20
 
 
 class CommitLog:
-    """The segments of a store and the positions in them.
-
-    Attributes:
-        folder: The folder of the segments.
-        segment_bytes: Length of each.
-        write_offset: Commit-log offset of the next record (exclusive end of written records).
-        flushed_offset: Everything below is durable.
-    """
+    """The segments of a store and the positions in them."""
 
     def __init__(
         self,
@@ -57,7 +50,9 @@ class CommitLog:
         self._disk = disk
         self._writable = writable
         self.folder = folder
+        """The folder of the segments."""
         self.segment_bytes = segment_bytes
+        """Length of each."""
         self._segments: list[Segment] = []
         self._starts: list[int] = []
         self._recent: OrderedDict[int, Segment] = OrderedDict()
@@ -68,7 +63,9 @@ class CommitLog:
         for start in starts:
             self._adopt(start)
         self.write_offset = self._segments[0].start if self._segments else 0
+        """Commit-log offset of the next record (exclusive end of written records)."""
         self.flushed_offset = self.write_offset
+        """Everything below is durable."""
 
     def _adopt(self, start: int) -> None:
         path = self.folder / segment_name(start)

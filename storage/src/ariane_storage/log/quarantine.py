@@ -24,11 +24,7 @@ from ariane_storage.state_file import StateFile
 
 
 class Quarantine:
-    """The damaged ranges of one store, in order, none touching another. Any thread.
-
-    Attributes:
-        is_mended: Whether a range was mended since the store was opened last.
-    """
+    """The damaged ranges of one store, in order, none touching another. Any thread."""
 
     def __init__(self, disk: Disk, path: Path) -> None:
         self._file = StateFile(path, disk)
@@ -37,6 +33,7 @@ class Quarantine:
         self._changing = threading.RLock()
         self._changed = False
         self.is_mended = False
+        """Whether a range was mended since the store was opened last."""
 
     @property
     def ranges(self) -> tuple[Damage, ...]:

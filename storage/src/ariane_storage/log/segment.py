@@ -50,14 +50,7 @@ def segment_starts(disk: Disk, folder: Path) -> list[int]:
 
 
 class Segment:
-    """A file of the commit log, opened on first use. Any thread reads.
-
-    Attributes:
-        start: Commit-log offset of its first byte.
-        size: Its size in bytes.
-        path: Its file.
-        is_deleted: Whether its file was deleted.
-    """
+    """A file of the commit log, opened on first use. Any thread reads."""
 
     __slots__ = ("_disk", "_file", "_length", "_writable", "is_deleted", "path", "size", "start")
 
@@ -67,9 +60,13 @@ class Segment:
         self._file: OpenFile | None = None
         self._length = size
         self.is_deleted = False
+        """Whether its file was deleted."""
         self.path = path
+        """Its file."""
         self.start = start
+        """Commit-log offset of its first byte."""
         self.size = size
+        """Its size in bytes."""
 
     @property
     def end(self) -> int:

@@ -57,18 +57,7 @@ class _Tail:
 
 
 class ConsumeQueue:
-    """The entries of one message queue.
-
-    Attributes:
-        topic: Its topic.
-        queue_id: Its number within the topic.
-        min_offset: The oldest queue offset that is kept.
-        shown_from: Messages before this queue offset are kept and shown to no reader: their topic
-            wants so. Forgotten when the store is closed.
-        is_on_disk: Whether it has files.
-        last_record_end: Commit-log offset behind its newest record, 0 if it has none.
-        written_record_end: The same of the newest record with an entry in the files.
-    """
+    """The entries of one message queue."""
 
     __slots__ = (
         "_files",
@@ -88,12 +77,20 @@ class ConsumeQueue:
         self._lock = files.lock
         self._tail = _Tail(0, bytearray())
         self.topic = topic
+        """Its topic."""
         self.queue_id = queue_id
+        """Its number within the topic."""
         self.min_offset = 0
+        """The oldest queue offset that is kept."""
         self.shown_from = 0
+        """Messages before this queue offset are kept and shown to no reader: their topic wants so.
+        Forgotten when the store is closed."""
         self.is_on_disk = False
+        """Whether it has files."""
         self.last_record_end = 0
+        """Commit-log offset behind its newest record, 0 if it has none."""
         self.written_record_end = 0
+        """The same of the newest record with an entry in the files."""
 
     @property
     def begin_offset(self) -> int:

@@ -67,11 +67,7 @@ class Unsynced:
 
 
 class EntryFiles:
-    """The files of one consume queue.
-
-    Attributes:
-        folder: The folder of the files.
-    """
+    """The files of one consume queue."""
 
     __slots__ = ("_recent", "_shared", "_written", "folder")
 
@@ -81,6 +77,7 @@ class EntryFiles:
         # Known to exist: ten thousand queues must not query ten thousand files every second.
         self._written: Path | None = None
         self.folder = folder
+        """The folder of the files."""
 
     def _path(self, first_entry: int) -> Path:
         recent = self._recent

@@ -8,14 +8,11 @@ from ariane_storage.queues.consume_queue import ConsumeQueue
 
 
 class RepairRequests:
-    """Requested repairs. Any thread.
-
-    Attributes:
-        stopped: Whether the store is about to be closed: then repairs end as soon as possible.
-    """
+    """Requested repairs. Any thread."""
 
     def __init__(self) -> None:
         self.stopped = False
+        """Whether the store is about to be closed: then repairs end as soon as possible."""
         self._lock = threading.Lock()
         self._asked: dict[ConsumeQueue, int] = {}
         self._running: frozenset[ConsumeQueue] = frozenset()

@@ -35,21 +35,7 @@ class PowerLost(BaseException):
 
 
 class FaultyDisk:
-    """A disk that can lose power, fail to flush, and fill up.
-
-    Attributes:
-        steps: The number of changing steps so far.
-        flushes: Flushes and syncs so far.
-        writes: Writes so far to files of more than a page whose space was taken before.
-        power_fails_at: The step at which the power fails, or None.
-        failing: The steps that fail: half of a write is done, and other steps have no effect.
-        error: Their error; a step that frees space never fails with ENOSPC.
-        flush_fails_at: The flush, counted from 1, that fails with EIO, or None.
-        write_fails_at: The write, counted from 1, that fails with EIO halfway, or None.
-        space_bytes: Bytes that all files together may take, or None.
-        used_ratio: The result of ``usage``, or None for the real use.
-        await_medium: Called by each read that must wait for the medium (see ``cool``).
-    """
+    """A disk that can lose power, fail to flush, and fill up."""
 
     def __init__(
         self,
@@ -60,16 +46,27 @@ class FaultyDisk:
         space_bytes: int | None = None,
     ) -> None:
         self.steps = 0
+        """The number of changing steps so far."""
         self.flushes = 0
+        """Flushes and syncs so far."""
         self.writes = 0
+        """Writes so far to files of more than a page whose space was taken before."""
         self.power_fails_at = power_fails_at
+        """The step at which the power fails, or None."""
         self.failing = range(0)
+        """The steps that fail: half of a write is done, and other steps have no effect."""
         self.error = errno.EIO
+        """Their error; a step that frees space never fails with ENOSPC."""
         self.flush_fails_at = flush_fails_at
+        """The flush, counted from 1, that fails with EIO, or None."""
         self.write_fails_at = write_fails_at
+        """The write, counted from 1, that fails with EIO halfway, or None."""
         self.space_bytes = space_bytes
+        """Bytes that all files together may take, or None."""
         self.used_ratio: float | None = None
+        """The result of ``usage``, or None for the real use."""
         self.await_medium: Callable[[], None] = _at_once
+        """Called by each read that must wait for the medium (see ``cool``)."""
         self._folders: dict[Path, FolderImage] = {Path("/"): FolderImage()}
         self._locks: dict[Path, list[HeldLock]] = {}
         self._is_off = False

@@ -13,26 +13,23 @@ _TEAR_BYTES: Final = 8
 
 
 class Inode:
-    """One file.
-
-    Attributes:
-        cached: The content for programs.
-        clean: The kernel's assumption about the medium; wrong after a failed flush.
-        durable: The content of the medium.
-        space: Bytes that were allocated for it in advance.
-        unreadable: Numbers of pages that the medium has lost, until they are written as a whole.
-        cold: Numbers of pages that are not in memory.
-    """
+    """One file."""
 
     __slots__ = ("cached", "clean", "cold", "durable", "space", "unreadable")
 
     def __init__(self) -> None:
         self.cached = bytearray()
+        """The content for programs."""
         self.clean = b""
+        """The kernel's assumption about the medium; wrong after a failed flush."""
         self.durable = b""
+        """The content of the medium."""
         self.space = 0
+        """Bytes that were allocated for it in advance."""
         self.unreadable: set[int] = set()
+        """Numbers of pages that the medium has lost, until they are written as a whole."""
         self.cold: set[int] = set()
+        """Numbers of pages that are not in memory."""
 
     def is_cold(self, begin: int, end: int) -> bool:
         """Whether a page of a range is not in memory."""

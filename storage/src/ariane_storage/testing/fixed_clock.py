@@ -8,14 +8,11 @@ _HOUR_MS: Final = 3_600_000
 
 
 class FixedClock:
-    """A clock that a test sets; its time zone is UTC.
-
-    Attributes:
-        time_ms: Milliseconds since the epoch.
-    """
+    """A clock that a test sets; its time zone is UTC."""
 
     def __init__(self, time_ms: int = 1_700_000_000_000) -> None:
         self.time_ms = time_ms
+        """Milliseconds since the epoch."""
         self._steady_ms = 0
 
     def now_ms(self) -> int:

@@ -12,15 +12,12 @@ from ariane_wire.loops import new_event_loop
 
 
 class LoopThread:
-    """The loop and its thread; both end with the process.
-
-    Attributes:
-        generation: Counts the forks between the first process and this one: what another generation
-            has made belongs to another process.
-    """
+    """The loop and its thread; both end with the process."""
 
     def __init__(self) -> None:
         self.generation = 0
+        """Counts the forks between the first process and this one: what another generation has made
+        belongs to another process."""
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._left_behind: list[Any] = []

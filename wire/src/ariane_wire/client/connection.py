@@ -24,11 +24,7 @@ def _ignore(_connection: ClientConnection) -> None:
 
 
 class ClientConnection(Connection[ResponseHead]):
-    """The client's end.
-
-    Attributes:
-        on_change: Called when the connection stands, takes more streams, or takes no more.
-    """
+    """The client's end."""
 
     is_server = False
 
@@ -40,6 +36,7 @@ class ClientConnection(Connection[ResponseHead]):
     ) -> None:
         super().__init__(options, responses, ledger)
         self.on_change: Callable[[ClientConnection], None] = _ignore
+        """Called when the connection stands, takes more streams, or takes no more."""
         self.on_answer: Callable[[], None] | None = None
         self._next_id = 1
         self._lead = TABLE_OFF

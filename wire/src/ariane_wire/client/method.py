@@ -16,12 +16,7 @@ BLOCKS_MAX: Final = 64
 
 
 class Method:
-    """A method.
-
-    Attributes:
-        path: "/package.Service/Method".
-        serializer: None for requests that are octets.
-    """
+    """A method."""
 
     __slots__ = (
         "_blocks",
@@ -42,7 +37,9 @@ class Method:
         interceptors: list[ClientInterceptor],
     ) -> None:
         self.path = method.decode() if isinstance(method, bytes) else method
+        """"/package.Service/Method"."""
         self.serializer = serializer
+        """None for requests that are octets."""
         self.deserializer = deserializer
         self.interceptors = interceptors
         self._channel_fields = channel_fields

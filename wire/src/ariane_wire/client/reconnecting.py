@@ -34,13 +34,7 @@ class Backoff:
 
 
 class Reconnecting:
-    """Attempts to connect, one after the other, until one succeeds.
-
-    Attributes:
-        state: As gRPC names it.
-        last_error: Why the last attempt failed, as a text.
-        last_failure: The same, as it was raised.
-    """
+    """Attempts to connect, one after the other, until one succeeds."""
 
     def __init__(
         self,
@@ -55,8 +49,11 @@ class Reconnecting:
         self._timeout_s = timeout_s
         self._task: asyncio.Task[None] | None = None
         self.state = ChannelConnectivity.IDLE
+        """As gRPC names it."""
         self.last_error = ""
+        """Why the last attempt failed, as a text."""
         self.last_failure: Exception | None = None
+        """The same, as it was raised."""
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Begin to try, if nobody does."""

@@ -22,18 +22,15 @@ _PORT_FIRST: Final = 49_152
 
 
 class Host:
-    """One host; its ports are what ``ariane_wire.server(ports=...)`` takes.
-
-    Attributes:
-        name: As others look it up.
-        address: A number, as ``peer()`` tells it.
-        connections: The ends that are here, in order.
-    """
+    """One host; its ports are what ``ariane_wire.server(ports=...)`` takes."""
 
     def __init__(self, name: str, address: str) -> None:
         self.name = name
+        """As others look it up."""
         self.address = address
+        """A number, as ``peer()`` tells it."""
         self.connections: dict[MemoryTransport, None] = {}
+        """The ends that are here, in order."""
         self.listening: dict[int, Callable[[str], Link]] = {}
         self._bound: set[int] = set()
         self._next_port = _PORT_FIRST

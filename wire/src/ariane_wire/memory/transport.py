@@ -19,13 +19,10 @@ class MemoryTransport(asyncio.Transport):
     Octets arrive in order, after the time that the network says, and never within the call that
     has sent them. The peer's end is told of an end as a socket would be: after all that was sent,
     if this end was closed; at once, by a ``ConnectionResetError``, if it was aborted.
-
-    Attributes:
-        host: Where this end is.
-        peer: The other end.
     """
 
     peer: MemoryTransport
+    """The other end."""
 
     def __init__(
         self,
@@ -36,6 +33,7 @@ class MemoryTransport(asyncio.Transport):
     ) -> None:
         super().__init__(names)
         self.host = host
+        """Where this end is."""
         self._network = network
         self._loop = loop
         self._protocol: asyncio.BufferedProtocol | None = None

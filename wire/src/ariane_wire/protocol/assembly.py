@@ -13,29 +13,19 @@ JOINED_MAX: Final = 1 << 16
 
 
 class MemoryLedger:
-    """Octets that all connections of a server or channel hold for others, and their bound.
-
-    Attributes:
-        octets: Held now: parts of messages, and messages that nobody has read yet.
-        octets_max: The bound; a stream that would cross it is refused.
-    """
+    """Octets that all connections of a server or channel hold for others, and their bound."""
 
     __slots__ = ("octets", "octets_max")
 
     def __init__(self, octets_max: int) -> None:
         self.octets = 0
+        """Held now: parts of messages, and messages that nobody has read yet."""
         self.octets_max = octets_max
+        """The bound; a stream that would cross it is refused."""
 
 
 class MessageRefused(Exception):
-    """A message of the peer is not taken.
-
-    Attributes:
-        text: For the status.
-        size_octets: The message's length; None if not known.
-        limit_octets: What would be taken; None if that is not the point.
-        is_exhausted: Whether there is too much of it; else it is malformed.
-    """
+    """A message of the peer is not taken."""
 
     def __init__(
         self,
@@ -47,9 +37,13 @@ class MessageRefused(Exception):
     ) -> None:
         super().__init__(text)
         self.text = text
+        """For the status."""
         self.size_octets = size_octets
+        """The message's length; None if not known."""
         self.limit_octets = limit_octets
+        """What would be taken; None if that is not the point."""
         self.is_exhausted = is_exhausted
+        """Whether there is too much of it; else it is malformed."""
 
 
 class Assembly:

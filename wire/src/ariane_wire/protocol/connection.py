@@ -39,11 +39,7 @@ _FIELDS_PER_WORK: Final = 4
 
 
 class Connection(StreamKeeper, Generic[Head]):
-    """One end of a connection.
-
-    Attributes:
-        settings_seen: Whether the peer's first SETTINGS have come.
-    """
+    """One end of a connection."""
 
     is_server: bool
 
@@ -62,6 +58,7 @@ class Connection(StreamKeeper, Generic[Head]):
             _BLOCK_OCTETS_MIN, _BLOCK_FACTOR * options.metadata_octets_max
         )
         self.settings_seen = False
+        """Whether the peer's first SETTINGS have come."""
         self._pieces: list[bytes] = []
         self._block_flags = 0
         self._block_octets = 0

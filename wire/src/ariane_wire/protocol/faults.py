@@ -13,30 +13,24 @@ from ariane_wire.protocol.frames import ErrorCode
 
 
 class ConnectionFault(Exception):
-    """The peer broke a rule, or a limit, of the whole connection.
-
-    Attributes:
-        code: For the GOAWAY frame.
-        text: For people; goes into the GOAWAY frame, too.
-    """
+    """The peer broke a rule, or a limit, of the whole connection."""
 
     def __init__(self, code: ErrorCode, text: str) -> None:
         super().__init__(f"{code.name}: {text}")
         self.code = code
+        """For the GOAWAY frame."""
         self.text = text
+        """For people; goes into the GOAWAY frame, too."""
 
 
 class StreamFault(Exception):
-    """The peer broke a rule of one stream.
-
-    Attributes:
-        stream_id: Which one.
-        code: For the RST_STREAM frame.
-        text: For people.
-    """
+    """The peer broke a rule of one stream."""
 
     def __init__(self, stream_id: int, code: ErrorCode, text: str) -> None:
         super().__init__(f"stream {stream_id}: {code.name}: {text}")
         self.stream_id = stream_id
+        """Which one."""
         self.code = code
+        """For the RST_STREAM frame."""
         self.text = text
+        """For people."""

@@ -30,15 +30,12 @@ other blocks all the time makes it useless for all, but no slower than without i
 
 
 class HeaderListTooLong(Exception):
-    """The fields of a block are more than we take; no state was harmed.
-
-    Attributes:
-        octets_max: How many octets we take, counted as RFC 9113 counts them.
-    """
+    """The fields of a block are more than we take; no state was harmed."""
 
     def __init__(self, octets_max: int) -> None:
         super().__init__(f"more than {octets_max} octets of header fields")
         self.octets_max = octets_max
+        """How many octets we take, counted as RFC 9113 counts them."""
 
 
 class BlockMemory(Generic[Head]):
@@ -69,12 +66,7 @@ class BlockMemory(Generic[Head]):
 
 
 class BlockReader(Generic[Head]):
-    """Reads the blocks of one connection.
-
-    Attributes:
-        heads: What is remembered, by block; empty until the peer uses no dynamic table.
-        fields_read: How many fields the last block had that was read.
-    """
+    """Reads the blocks of one connection."""
 
     __slots__ = ("_decoder", "_is_told", "_memory", "fields_read", "heads")
 
@@ -82,8 +74,10 @@ class BlockReader(Generic[Head]):
         self._memory = memory
         self._decoder = Decoder(max_header_list_size=octets_max)
         self.heads: dict[bytes, Head] = {}
+        """What is remembered, by block; empty until the peer uses no dynamic table."""
         self._is_told = False
         self.fields_read = 0
+        """How many fields the last block had that was read."""
 
     def peer_has_our_settings(self) -> None:
         """From now on the peer may use no dynamic table.

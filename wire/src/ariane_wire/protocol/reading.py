@@ -40,28 +40,25 @@ _LENGTH: Final = Struct(">I")
 
 
 class FrameReader(FrameSender, ABC):
-    """The receiving half of a connection, below its rules.
-
-    Attributes:
-        streams: Open streams, by id.
-        heads: What header blocks were parsed to, as far as that is remembered.
-        work: What this turn has cost so far; see ``WORK_MAX``.
-        taken: Octets of DATA that came since we last opened the connection's window.
-        grant_at: When ``taken`` has come so far, the window is looked at.
-        is_over: Whether nothing more is read.
-        payload_octets_max: The longest frame that is taken and is not DATA.
-    """
+    """The receiving half of a connection, below its rules."""
 
     payload_octets_max: int
+    """The longest frame that is taken and is not DATA."""
 
     def __init__(self, frame_octets_max: int, streams_max: int) -> None:
         super().__init__()
         self.streams: dict[int, Stream] = {}
+        """Open streams, by id."""
         self.heads: dict[bytes, Any] = {}
+        """What header blocks were parsed to, as far as that is remembered."""
         self.work = 0
+        """What this turn has cost so far; see ``WORK_MAX``."""
         self.taken = 0
+        """Octets of DATA that came since we last opened the connection's window."""
         self.grant_at = 0
+        """When ``taken`` has come so far, the window is looked at."""
         self.is_over = False
+        """Whether nothing more is read."""
         self.allowance = Allowance(streams_max)
         self.octets_received = 0
         self._frame_octets_max = frame_octets_max

@@ -60,22 +60,19 @@ class NoCarrier:
 
 
 class FrameSender:
-    """The sending half of a connection.
-
-    Attributes:
-        out: Frames for the transport, in order.
-        after: Called once all of ``out`` has left to the transport, or the connection is gone.
-        paused: Whether the transport takes no more for now.
-        send_window: Octets of DATA that the peer takes on the whole connection.
-    """
+    """The sending half of a connection."""
 
     def __init__(self) -> None:
         self.out: list[bytes | memoryview] = []
+        """Frames for the transport, in order."""
         self.after: list[Callable[[], None]] = []
+        """Called once all of ``out`` has left to the transport, or the connection is gone."""
         self.first: deque[Stream] = deque()
         self.ready: deque[Stream] = deque()
         self.paused = False
+        """Whether the transport takes no more for now."""
         self.send_window = WINDOW_DEFAULT
+        """Octets of DATA that the peer takes on the whole connection."""
         self.peer = PeerSettings()
         self.carrier: Carrier = NoCarrier()
         self.whole_max = FRAME_OCTETS_MIN

@@ -25,22 +25,19 @@ UNLIMITED: Final = 1 << 62
 
 
 class PeerSettings:
-    """What the peer has told, or the standard's defaults.
-
-    Attributes:
-        streams_max: How many streams of ours may be open at once.
-        window: Octets that a new stream of ours may send.
-        frame_octets_max: The longest payload of a frame that the peer takes.
-        header_octets_max: The longest list of header fields that the peer takes.
-    """
+    """What the peer has told, or the standard's defaults."""
 
     __slots__ = ("frame_octets_max", "header_octets_max", "streams_max", "window")
 
     def __init__(self) -> None:
         self.streams_max = UNLIMITED
+        """How many streams of ours may be open at once."""
         self.window = WINDOW_DEFAULT
+        """Octets that a new stream of ours may send."""
         self.frame_octets_max = FRAME_OCTETS_MIN
+        """The longest payload of a frame that the peer takes."""
         self.header_octets_max = UNLIMITED
+        """The longest list of header fields that the peer takes."""
 
     def apply(self, pairs: Iterable[tuple[int, int]]) -> None:
         """Take over what a SETTINGS frame says; numbers that we do not know are ignored.

@@ -24,14 +24,7 @@ FIRST_WINDOW_OCTETS: Final = 256 << 10
 
 
 class StreamKeeper(FrameReader):
-    """A connection as far as its streams go.
-
-    Attributes:
-        goaway_sent: The last stream that we still take, once we have said so.
-        goaway_received: The last stream that the peer takes, once it has said so.
-        fault: What the peer did to have the connection ended.
-        ended: Why there is no connection any more; empty while there is.
-    """
+    """A connection as far as its streams go."""
 
     def __init__(
         self, options: ConnectionOptions, ledger: MemoryLedger, *, streams_max: int
@@ -50,9 +43,13 @@ class StreamKeeper(FrameReader):
         self._wide_octets = 0
         """What streams may send beyond their first windows, all together."""
         self.goaway_sent: int | None = None
+        """The last stream that we still take, once we have said so."""
         self.goaway_received: int | None = None
+        """The last stream that the peer takes, once it has said so."""
         self.ended = ""
+        """Why there is no connection any more; empty while there is."""
         self.fault: ConnectionFault | None = None
+        """What the peer did to have the connection ended."""
         self._farewell = ""
         self.streams_begun = 0
         self._late: dict[int, None] = {}

@@ -32,11 +32,7 @@ _QUIET_PING_INTERVAL_S: Final = 7200.0
 
 
 class ServerConnection(Connection[RequestHead]):
-    """The server's end.
-
-    Attributes:
-        last_id: The last stream that the client has opened.
-    """
+    """The server's end."""
 
     is_server = True
     options: ServerOptions
@@ -51,6 +47,7 @@ class ServerConnection(Connection[RequestHead]):
     ) -> None:
         super().__init__(options, requests, ledger, streams_max=options.streams_max)
         self.last_id = 0
+        """The last stream that the client has opened."""
         self.lead = TABLE_OFF
         """Comes before the first header block."""
         self._begin = begin

@@ -41,12 +41,7 @@ _VECTORED: Final = sys.version_info >= (3, 12)
 
 
 class Link(asyncio.BufferedProtocol):
-    """The protocol of one connection.
-
-    Attributes:
-        transport: None before and after the connection.
-        last_received: When octets came last, by the loop's clock.
-    """
+    """The protocol of one connection."""
 
     def __init__(
         self,
@@ -59,7 +54,9 @@ class Link(asyncio.BufferedProtocol):
         self.connection = connection
         self.loop = loop
         self.transport: asyncio.Transport | None = None
+        """None before and after the connection."""
         self.last_received = 0.0
+        """When octets came last, by the loop's clock."""
         self.scratch = scratch_of_thread()
         self.on_lost: list[Callable[[], None]] = []
         """Called when the connection is gone: to stop what watches it."""

@@ -62,15 +62,12 @@ class Local:
 
 
 class FilteredBodiesDamaged(BodyDamaged):
-    """A filter read bodies that cannot be decompressed.
-
-    Attributes:
-        causes: The cause for each, by the row of the batch.
-    """
+    """A filter read bodies that cannot be decompressed."""
 
     def __init__(self, causes: dict[int, str]) -> None:
         super().__init__(f"{len(causes)} bodies cannot be read: {next(iter(causes.values()))}")
         self.causes = causes
+        """The cause for each, by the row of the batch."""
 
 
 class LocalFilter:

@@ -43,13 +43,7 @@ FATAL_REASONS: Final = frozenset(
 
 
 class Attachment:
-    """Keeps a client attached to one broker.
-
-    Attributes:
-        broker_name: The broker.
-        address: Its address.
-        error: The last refusal, if the client was ever refused.
-    """
+    """Keeps a client attached to one broker."""
 
     def __init__(
         self,
@@ -78,8 +72,11 @@ class Attachment:
         queues.
         """
         self.broker_name = broker_name
+        """The broker."""
         self.address = address
+        """Its address."""
         self.error: CallError | None = None
+        """The last refusal, if the client was ever refused."""
         self._connections = connections
         self._client_id = client_id
         self._incarnation = incarnation

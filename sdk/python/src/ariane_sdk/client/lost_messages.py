@@ -21,11 +21,7 @@ LOST_MESSAGES: Final = "ariane.client.lost.messages"
 
 
 class LostMessages:
-    """Hears of lost messages.
-
-    Attributes:
-        count: How many this client has passed over.
-    """
+    """Hears of lost messages."""
 
     def __init__(
         self, *, fails: bool, group: str = "", meter_provider: MeterProvider | None = None
@@ -39,6 +35,7 @@ class LostMessages:
         self._counter = _counter(meter_provider)
         self._told: dict[MessageQueue, int] = {}
         self.count = 0
+        """How many this client has passed over."""
 
     def hear(self, queue: MessageQueue, lost: Sequence[LostRun]) -> None:
         """Tell of messages that a broker has lost; of each once while reading goes forward.

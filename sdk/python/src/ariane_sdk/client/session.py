@@ -16,15 +16,7 @@ from ariane_sdk.security import PLAIN, Access
 
 
 class Session:
-    """The running parts of one client; lives on one event loop.
-
-    Attributes:
-        connections: Channels by address.
-        name_servers: Calls to any of them.
-        routes: Routes by topic.
-        calls: Simple calls to brokers.
-        failover: Makes calls again while a broker changes its primary.
-    """
+    """The running parts of one client; lives on one event loop."""
 
     def __init__(
         self,
@@ -39,12 +31,17 @@ class Session:
     ) -> None:
         user_agent = user_agent_of(client_id, producer_group)
         self.connections = Connections(random, access, user_agent)
+        """Channels by address."""
         self.name_servers = NameServers(
             addresses, self.connections, random=random, timeout_s=timeout_s
         )
+        """Calls to any of them."""
         self.routes = Routes(self.name_servers, clock, random)
+        """Routes by topic."""
         self.calls = BrokerCalls(self.connections, timeout_s=timeout_s)
+        """Simple calls to brokers."""
         self.failover = Failover(self.routes, clock)
+        """Makes calls again while a broker changes its primary."""
 
     async def close(self) -> None:
         """Disconnect."""

@@ -11,14 +11,11 @@ from ariane_sdk.routing.live_broker import LiveBroker, route_to
 
 
 class QueueOwners:
-    """Asks the members of a group that are attached to some brokers.
-
-    Attributes:
-        found: The client id of the owner of each queue, for queues that a member owns.
-    """
+    """Asks the members of a group that are attached to some brokers."""
 
     def __init__(self, calls: BrokerCalls, group: str) -> None:
         self.found: dict[MessageQueue, str] = {}
+        """The client id of the owner of each queue, for queues that a member owns."""
         self._calls = calls
         self._group = group
 

@@ -46,34 +46,31 @@ HOLDS_LOOK_S: Final = 1.0
 
 
 class ConsumerLife:
-    """A consumer between start and close.
-
-    Attributes:
-        plan: What it is to be.
-        failure: Why the group does not let it in any longer.
-        stopped: Set when it has stopped, or cannot go on.
-        consume: Consumes a message that an operator asks for; nothing where that is refused.
-        consume_refusal: Why it is.
-        on_end: Called when it begins to stop, or cannot go on.
-        more_facts: Returns facts for operators, beside its settings.
-        owned: Its queues; there are none before it starts.
-        locks: The locks of its queues, if it consumes in order; there are none before it starts.
-        session: Its connections; there are none before it starts.
-    """
+    """A consumer between start and close."""
 
     owned: OwnedQueues
+    """Its queues; there are none before it starts."""
     locks: QueueLocks
+    """The locks of its queues, if it consumes in order; there are none before it starts."""
     session: Session
+    """Its connections; there are none before it starts."""
 
     def __init__(self, plan: ConsumerPlan) -> None:
         expect_large_blocks()
         self.plan = plan
+        """What it is to be."""
         self.failure: CallError | None = None
+        """Why the group does not let it in any longer."""
         self.stopped = asyncio.Event()
+        """Set when it has stopped, or cannot go on."""
         self.consume: Consume | None = None
+        """Consumes a message that an operator asks for; nothing where that is refused."""
         self.consume_refusal = "only push consumers consume on request"
+        """Why it is."""
         self.on_end: Callable[[], None] = _nothing
+        """Called when it begins to stop, or cannot go on."""
         self.more_facts: Callable[[], Mapping[str, str]] = dict
+        """Returns facts for operators, beside its settings."""
         self._home = HomeGuard()
         self._started = False
         self._closing = False

@@ -30,12 +30,7 @@ class MessageTooLarge(MessageIllegal):
 
 
 class ColumnIllegal(IllegalArgument):
-    """A column of a table, as a whole or in one row, cannot become messages; nothing was sent.
-
-    Attributes:
-        column: Its name in the table.
-        row: Number of the first wrong row, from 0; ``None`` if the column itself is wrong.
-    """
+    """A column of a table, as a whole or in one row, cannot become messages; nothing was sent."""
 
     reason = "MESSAGE_ILLEGAL"
 
@@ -44,7 +39,9 @@ class ColumnIllegal(IllegalArgument):
         metadata = {"column": column} | ({} if row is None else {"row": str(row)})
         super().__init__(f"column {column!r}{place}: {text}", metadata=metadata)
         self.column = column
+        """Its name in the table."""
         self.row = row
+        """Number of the first wrong row, from 0; ``None`` if the column itself is wrong."""
 
 
 class FilterIllegal(IllegalArgument):

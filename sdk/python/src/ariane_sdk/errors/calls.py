@@ -147,11 +147,7 @@ class GroupRefused(CallError):
 
 
 class ConsumerOffsetRefused(CallError):
-    """Some consumer offsets were not stored; the others were.
-
-    Attributes:
-        refused: The error of each, by message queue.
-    """
+    """Some consumer offsets were not stored; the others were."""
 
     reason = "CONSUMER_OFFSET_REFUSED"
 
@@ -159,6 +155,7 @@ class ConsumerOffsetRefused(CallError):
         reasons = "; ".join(f"{queue}: {error}" for queue, error in refused.items())
         super().__init__(f"consumer offsets were refused: {reasons}")
         self.refused = refused
+        """The error of each, by message queue."""
 
 
 class TransactionDecided(CallError):

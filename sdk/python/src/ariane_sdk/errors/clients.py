@@ -43,14 +43,7 @@ class SendBufferFull(ArianeError):
 
 
 class MessagesFailed(ArianeError):
-    """Raised by a listener that has failed only for some of its messages.
-
-    Attributes:
-        messages: The messages that failed; the others are done.
-        rejected: Whether another try is useless: they become dead letters at once.
-        delay_s: How long to wait before the next try, in seconds; None: by the group's policy, or
-            ``suspend_s`` in order.
-    """
+    """Raised by a listener that has failed only for some of its messages."""
 
     reason = "MESSAGES_FAILED"
 
@@ -69,8 +62,12 @@ class MessagesFailed(ArianeError):
         """
         super().__init__(cause)
         self.delay_s = None if delay_s is None else _seconds("delay_s", delay_s)
+        """How long to wait before the next try, in seconds; None: by the group's policy, or
+        ``suspend_s`` in order."""
         self.messages = tuple(messages)
+        """The messages that failed; the others are done."""
         self.rejected = rejected
+        """Whether another try is useless: they become dead letters at once."""
 
 
 class ConsumptionHeld(ArianeError):
@@ -79,11 +76,6 @@ class ConsumptionHeld(ArianeError):
     Its messages have not failed: they stay where they are, no attempt is counted, and they are
     delivered again after the time. Meanwhile nothing else of their queue, or of all queues, is
     delivered.
-
-    Attributes:
-        hold_s: How long, in seconds.
-        all_queues: Whether all queues of the consumer are held.
-        messages: The messages that are not done; the others are. None: all that it got.
     """
 
     reason = "CONSUMPTION_HELD"
@@ -103,8 +95,11 @@ class ConsumptionHeld(ArianeError):
         """
         super().__init__(cause)
         self.hold_s = _seconds("hold_s", hold_s)
+        """How long, in seconds."""
         self.all_queues = all_queues
+        """Whether all queues of the consumer are held."""
         self.messages = None if messages is None else tuple(messages)
+        """The messages that are not done; the others are. None: all that it got."""
 
 
 class OffsetFileDamaged(ArianeError):

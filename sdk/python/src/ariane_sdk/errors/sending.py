@@ -28,11 +28,7 @@ class SendError(ArianeError):
 
 
 class BatchSendError(SendError):
-    """Some messages of a batch were not acknowledged.
-
-    Attributes:
-        outcomes: One for each message, in their order: its result, or its error.
-    """
+    """Some messages of a batch were not acknowledged."""
 
     reason = "BATCH_INCOMPLETE"
 
@@ -45,17 +41,11 @@ class BatchSendError(SendError):
             retriable=all(failure.retriable for failure in failures),
         )
         self.outcomes = outcomes
+        """One for each message, in their order: its result, or its error."""
 
 
 class ColumnsSendError(SendError):
-    """Some rows of a table were not acknowledged.
-
-    Attributes:
-        outcomes: An Arrow table with a row for each row to be sent: the columns of ``send_columns``
-            (null for rows that were not acknowledged), ``outcome`` (``stored``; ``refused``:
-            certainly not stored; ``unknown``: may be stored) and ``reason``.
-        errors: The underlying errors, one for each batch that failed.
-    """
+    """Some rows of a table were not acknowledged."""
 
     reason = "BATCH_INCOMPLETE"
 
@@ -70,7 +60,11 @@ class ColumnsSendError(SendError):
             retriable=all(error.retriable for error in errors),
         )
         self.outcomes = outcomes
+        """An Arrow table with a row for each row to be sent: the columns of ``send_columns`` (null
+        for rows that were not acknowledged), ``outcome`` (``stored``; ``refused``: certainly not
+        stored; ``unknown``: may be stored) and ``reason``."""
         self.errors = errors
+        """The underlying errors, one for each batch that failed."""
 
 
 class QueueOrderUnknown(SendError):

@@ -99,11 +99,7 @@ def record_batch(
 
 
 class RangeColumns:
-    """Builds batches from the chunks of one range.
-
-    Attributes:
-        projection: The parts of each message to fetch.
-    """
+    """Builds batches from the chunks of one range."""
 
     def __init__(self, queue: MessageQueue, names: Sequence[str] | None) -> None:
         """Take the queue and the columns.
@@ -114,6 +110,7 @@ class RangeColumns:
         self._queue = queue
         self._names = columns_wanted(names)
         self.projection: RangeProjection.ValueType = RANGE_PROJECTION_RECORDS
+        """The parts of each message to fetch."""
         if _OF_HEADERS.issuperset(self._names):
             self.projection = RANGE_PROJECTION_POSITIONS
         elif _BODY not in self._names:

@@ -50,27 +50,24 @@ JITTER_PART: Final = 0.2
 
 
 class Doubt:
-    """The trouble with the route of one topic.
-
-    Attributes:
-        began_s: When it began.
-        reported_s: Time of the last reason to ask.
-        due_s: When the next query is allowed.
-        wanted: Whether there was a reason since the last query.
-        missing: Brokers that have left the route, by cluster and name.
-        task: The task that queries, while there is a reason to.
-    """
+    """The trouble with the route of one topic."""
 
     __slots__ = ("began_s", "due_s", "missing", "reported_s", "task", "wanted")
 
     def __init__(self, now_s: float) -> None:
         """Doubt a route from now on."""
         self.began_s = now_s
+        """When it began."""
         self.reported_s = now_s
+        """Time of the last reason to ask."""
         self.due_s = now_s
+        """When the next query is allowed."""
         self.wanted = False
+        """Whether there was a reason since the last query."""
         self.missing: frozenset[tuple[str, str]] = frozenset()
+        """Brokers that have left the route, by cluster and name."""
         self.task: asyncio.Task[None] | None = None
+        """The task that queries, while there is a reason to."""
 
 
 class RouteDoubts:

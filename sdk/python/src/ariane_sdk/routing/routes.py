@@ -55,15 +55,13 @@ class Routes:
     """Routes by topic. A known route stays until a name server has a newer one.
 
     The answer of a name server that has just started adds to a route and removes nothing.
-
-    Attributes:
-        known: The present routes by topic.
     """
 
     def __init__(self, name_servers: NameServers, clock: Clock, random: Random) -> None:
         self._name_servers = name_servers
         self._clock = clock
         self.known: dict[str, Route] = {}
+        """The present routes by topic."""
         self._guessed: set[str] = set()
         self._places: dict[str, tuple[str, str]] = {}
         self._asked_s: dict[str, float] = {}

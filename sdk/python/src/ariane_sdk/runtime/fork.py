@@ -12,16 +12,13 @@ from ariane_sdk.errors import ClientForked
 
 
 class _ProcessState:
-    """The state of this process with respect to forks.
-
-    Attributes:
-        generation: The number of forks between the first process and this one.
-    """
+    """The state of this process with respect to forks."""
 
     __slots__ = ("generation",)
 
     def __init__(self) -> None:
         self.generation = 0
+        """The number of forks between the first process and this one."""
 
     def enter_child(self) -> None:
         self.generation += 1

@@ -19,12 +19,7 @@ RULES_LOOK_S: Final = 10.0
 
 
 class AccessGuard:
-    """The gate of a process, and the rules that it judges by.
-
-    Attributes:
-        gate: Judges calls.
-        rpc_service: By which admin tells rules.
-    """
+    """The gate of a process, and the rules that it judges by."""
 
     def __init__(self, settings: ServiceSettings, machine: Machine) -> None:
         """Judge as the settings say."""
@@ -35,6 +30,7 @@ class AccessGuard:
             own_name=settings.member_name,
             super_users=frozenset(settings.super_users),
         )
+        """Judges calls."""
         self._keeper = RulesKeeper(
             self.gate,
             settings.access_rules_file,
@@ -43,6 +39,7 @@ class AccessGuard:
         )
         self._servicer = AccessServicer(self.gate, self._keeper)
         self.rpc_service: RpcService = access_rpc_service(self._servicer)
+        """By which admin tells rules."""
         self._ageing = Loop(
             "access-rules", self._keeper.turn, interval_s=RULES_LOOK_S, clock=machine.clock
         )

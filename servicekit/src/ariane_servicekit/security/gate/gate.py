@@ -44,16 +44,7 @@ _log = get_logger(__name__)
 
 
 class Gate:
-    """Judges the calls of one process.
-
-    Attributes:
-        mode: How it treats calls without rights. Change it by ``change_mode``.
-        ledger: What was used and refused.
-        own_name: The name of this process among members of its kind, such as ``broker-a``.
-        client_caller: Returns who attached the client with an id; None without one.
-        quotas: What users, topics and addresses may have and do.
-        connections: Those of the process, counted.
-    """
+    """Judges the calls of one process."""
 
     def __init__(
         self,
@@ -66,13 +57,19 @@ class Gate:
     ) -> None:
         """Judge by the rules that ``change_rules`` will bring."""
         self.mode = mode
+        """How it treats calls without rights. Change it by ``change_mode``."""
         self._now_ms = now_ms
         self.ledger = UseLedger()
+        """What was used and refused."""
         self.quotas = Quotas(now_s)
+        """What users, topics and addresses may have and do."""
         self.connections = Connections(self.quotas)
+        """Those of the process, counted."""
         self._log = AccessLog(self.ledger, now_ms)
         self.own_name = own_name
+        """The name of this process among members of its kind, such as ``broker-a``."""
         self.client_caller: Callable[[str], Caller | None] = _nobody
+        """Returns who attached the client with an id; None without one."""
         self._super_users = super_users
         self._book = RuleBook(super_users=super_users)
         self._holds = True

@@ -25,12 +25,7 @@ _log = get_logger(__name__)
 
 
 class Identities:
-    """Of one process.
-
-    Attributes:
-        identify: Finds who calls.
-        logins: Of users.
-    """
+    """Of one process."""
 
     def __init__(
         self,
@@ -56,7 +51,9 @@ class Identities:
 
             verifier = OpenIdVerifier(settings, machine.clock)
         self.logins = Logins(key_of, machine, tls, insecure=settings.insecure, verifier=verifier)
+        """Of users."""
         self.identify: Identify = machine.identify
+        """Finds who calls."""
         if machine.identify is anonymous:
             self.identify = Identifier(tls, self.logins)
         self._server: Any = None

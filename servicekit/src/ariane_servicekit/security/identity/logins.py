@@ -94,11 +94,7 @@ class TokenVerifier(Protocol):
 
 
 class Logins:
-    """Of one process.
-
-    Attributes:
-        tokens: For stubs that cannot log in on each connection.
-    """
+    """Of one process."""
 
     def __init__(
         self,
@@ -125,6 +121,7 @@ class Logins:
         self._verifier = verifier
         self._budget = LineBudget(10)
         self.tokens = SessionTokens(machine.chance)
+        """For stubs that cannot log in on each connection."""
 
     def begin(self, identity: Identity) -> bytes:
         """Draw the nonce of a connection.

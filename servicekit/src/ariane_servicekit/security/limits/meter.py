@@ -59,18 +59,15 @@ SUBJECTS_OF: Final[Mapping[int, frozenset[int]]] = {
 
 
 class Meter:
-    """The rates of one user or topic.
-
-    Attributes:
-        subject: What it is, a value of ``QuotaSubject``.
-        name: Its name.
-    """
+    """The rates of one user or topic."""
 
     __slots__ = ("_rates", "name", "subject")
 
     def __init__(self, subject: int, name: str) -> None:
         self.subject = subject
+        """What it is, a value of ``QuotaSubject``."""
         self.name = name
+        """Its name."""
         self._rates: dict[int, Rate] = {}
 
     def change(self, limits: Mapping[int, int], now_s: float) -> None:

@@ -17,16 +17,13 @@ BURST_S: Final = 1.0
 
 
 class Rate:
-    """Bytes or calls in a second; times are seconds of a monotonic clock.
-
-    Attributes:
-        per_s: How much one second pays.
-    """
+    """Bytes or calls in a second; times are seconds of a monotonic clock."""
 
     __slots__ = ("_paid_s", "per_s")
 
     def __init__(self, per_s: int, now_s: float) -> None:
         self.per_s = per_s
+        """How much one second pays."""
         self._paid_s = now_s - BURST_S
 
     def charge(self, amount: int, now_s: float) -> None:

@@ -22,11 +22,7 @@ _NO_RULES: Final = rules.AccessRules()
 
 
 class RuleBook:
-    """Users and roles of one version.
-
-    Attributes:
-        version: The version; 0 without rules.
-    """
+    """Users and roles of one version."""
 
     def __init__(
         self,
@@ -40,6 +36,7 @@ class RuleBook:
             super_users: Users who may do everything whatever the rules say.
         """
         self.version = stated.version
+        """The version; 0 without rules."""
         self._users = {user.user: user for user in stated.users}
         self._roles = {role.role: role for role in stated.roles}
         self._disabled = frozenset(stated.disabled_users)

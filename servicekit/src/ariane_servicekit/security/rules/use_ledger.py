@@ -58,14 +58,11 @@ class Refusal:
 
 
 class UseLedger:
-    """Counts uses, and remembers the latest refusals; bounded, whatever callers do.
-
-    Attributes:
-        refused_count: Calls that were or would have been refused.
-    """
+    """Counts uses, and remembers the latest refusals; bounded, whatever callers do."""
 
     def __init__(self) -> None:
         self.refused_count = 0
+        """Calls that were or would have been refused."""
         self._uses: OrderedDict[Use, UseCount] = OrderedDict()
         self._refusals: OrderedDict[str, Refusal] = OrderedDict()
 

@@ -72,13 +72,7 @@ class TlsFiles(NamedTuple):
 
 
 class ServiceTls:
-    """Of one process.
-
-    Attributes:
-        files: Where its files are.
-        own: The name of this process.
-        readings: How often the files were read.
-    """
+    """Of one process."""
 
     def __init__(self, settings: TlsSettings) -> None:
         """Read the files.
@@ -93,15 +87,18 @@ class ServiceTls:
             settings.tls_users,
             settings.tls_oldest,
         )
+        """Where its files are."""
         self._state: tuple[tuple[int, int, int], ...] = ()
         self._trouble = ""
         self.readings = 1
+        """How often the files were read."""
         try:
             self._state = self._look_at_files()
             self._held = self._read()
         except (OSError, ValueError) as error:
             raise StartRefused(f"tls: {_in_words(error)}") from None
         self.own = self._held.own
+        """The name of this process."""
         self._user_of: UserOfUri = user_rule(settings.tls_user_name, self.own.cluster)
 
     # What is shown.

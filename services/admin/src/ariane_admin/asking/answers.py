@@ -19,12 +19,7 @@ _Answer = TypeVar("_Answer")
 
 
 class Answers:
-    """Brokers that are asked in parallel; a broker that did not answer is not asked again.
-
-    Attributes:
-        brokers: The brokers to ask.
-        silent: The errors of brokers that did not answer, by broker name.
-    """
+    """Brokers that are asked in parallel; a broker that did not answer is not asked again."""
 
     def __init__(
         self,
@@ -42,7 +37,9 @@ class Answers:
             silent: Brokers that did not answer earlier questions, to be shared with later ones.
         """
         self.brokers = brokers
+        """The brokers to ask."""
         self.silent: dict[str, CallError] = {} if silent is None else silent
+        """The errors of brokers that did not answer, by broker name."""
         self._seconds_max = seconds_max
 
     @property

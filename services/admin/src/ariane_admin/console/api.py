@@ -91,9 +91,6 @@ class Api:
 class Asker:
     """The API for one request of a browser.
 
-    Attributes:
-        api: The stubs.
-
     Args:
         api: The stubs.
         origin: The browser's address.
@@ -105,6 +102,7 @@ class Asker:
         self, api: Api, origin: str, within_s: float = CALL_S_MAX, acting_for: str = ""
     ) -> None:
         self.api = api
+        """The stubs."""
         self._origin = origin
         self._acting_for = acting_for
         self._within_s = within_s

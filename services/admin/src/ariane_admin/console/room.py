@@ -32,11 +32,6 @@ class ConsoleRoom:
     """One console.
 
     People sign in where admin has a certificate: only then may it act for them.
-
-    Attributes:
-        address: Where it listens; None if it is off or not bound yet.
-        proof: The secret with which admin believes it the address of a browser.
-        sessions: Of those who have signed in.
     """
 
     def __init__(self, settings: ConsoleSettings, clock: Clock) -> None:
@@ -46,11 +41,14 @@ class ConsoleRoom:
             StartRefused: A file of its certificate cannot be read.
         """
         self.address: Address | None = None
+        """Where it listens; None if it is off or not bound yet."""
         self.proof = secrets.token_hex(32)
+        """The secret with which admin believes it the address of a browser."""
         self._settings = settings
         self._clock = clock
         self._server = ConsoleServer(settings.console_listen, settings.proxy_networks)
         self.sessions = Sessions(clock, settings.console_session_s_max)
+        """Of those who have signed in."""
         self._channel: aio.Channel | None = None
         self._reception: Reception | None = None
         self._member = MEMBER_TLS.get() if settings.console_on else None

@@ -56,9 +56,6 @@ Act = Callable[[Request, Given], Awaitable[Response | Page]]
 class SignIn:
     """Lets people in and out.
 
-    Attributes:
-        acts: What the forms do, by path. Each is given the fields of a form of this browser.
-
     Args:
         reception: Knows people.
         flow: With an OpenID provider; None without one.
@@ -77,6 +74,7 @@ class SignIn:
             BY_LINK: self._by_link,
             SIGN_OUT: self._out,
         }
+        """What the forms do, by path. Each is given the fields of a form of this browser."""
 
     def page(self, request: Request, trouble: str = "") -> Page:
         """The page with all ways in."""

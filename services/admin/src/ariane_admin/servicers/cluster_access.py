@@ -44,13 +44,7 @@ class _PageAsked(Protocol):
 
 
 class ClusterAccess:
-    """Clients to one cluster, shared by all servicers.
-
-    Attributes:
-        doors: Stubs to every process.
-        translator: Translates errors of the client to public ones.
-        whole_lists: Whether lists have no pages.
-    """
+    """Clients to one cluster, shared by all servicers."""
 
     def __init__(
         self,
@@ -69,9 +63,12 @@ class ClusterAccess:
             asking: Makes the questions to brokers; by default each broker has a time limit.
         """
         self.doors = ClusterDoors(name_servers)
+        """Stubs to every process."""
         self.translator = translator
+        """Translates errors of the client to public ones."""
         self._name_servers = name_servers
         self.whole_lists = whole_lists
+        """Whether lists have no pages."""
         self._asking = asking or partial(Answers, seconds_max=QUESTION_SECONDS_MAX)
         self._owners: dict[str, Mapping[MessageQueue, str]] = {}
         self._producers: dict[str, Producer] = {}

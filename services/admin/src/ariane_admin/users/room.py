@@ -29,13 +29,7 @@ from ariane_servicekit.database import Database
 
 
 class UserRoom:
-    """Users, policies, and who tells them.
-
-    Attributes:
-        teller: Tells processes.
-        credentials: What users prove their names by.
-        services: Each with its file of the contract, and how it is added to a server.
-    """
+    """Users, policies, and who tells them."""
 
     def __init__(
         self,
@@ -57,7 +51,9 @@ class UserRoom:
         """
         store = UserStore(database)
         self.credentials = CredentialStore(database, seal)
+        """What users prove their names by."""
         self.teller = RulesTeller(store, database, processes, clock)
+        """Tells processes."""
         changed = self.teller.changed
         gateway_keys = GatewayKeyServicer(self.credentials, database, self.teller)
         self.services: tuple[tuple[FileDescriptor, Callable[[Any, Any], None], object], ...] = (
@@ -82,3 +78,4 @@ class UserRoom:
                 UserServicer(store, self.credentials, database, changed, insecure=insecure),
             ),
         )
+        """Each with its file of the contract, and how it is added to a server."""

@@ -39,9 +39,6 @@ _log = get_logger(__name__)
 class RulesTeller:
     """Keeps a stream to each process.
 
-    Attributes:
-        is_closed: Whether admin stops.
-
     Args:
         store: The rules.
         database: The database, whose threads read.
@@ -64,6 +61,7 @@ class RulesTeller:
         self._parts: Sequence[access_pb.TellAccessRulesRequest] = ()
         self._version = -1
         self.is_closed = False
+        """Whether admin stops."""
         self._changed = asyncio.Event()
         self._looking = Loop("access-version", self._look, interval_s=LOOK_S, clock=clock)
         self._finding = Loop("access-processes", self._find, interval_s=FIND_S, clock=clock)

@@ -76,14 +76,7 @@ class _RowByRow(Exception):
 
 
 class AppendRecords:
-    """Appends rows, and waits for the broker's promise.
-
-    Attributes:
-        draining: Whether the broker takes no more messages.
-        spans: Makes a span of each call whose messages were sent in spans; None without tracing.
-        halves: Stores half messages.
-        stored: Refuses messages to topics that have as much as they may.
-    """
+    """Appends rows, and waits for the broker's promise."""
 
     def __init__(
         self,
@@ -102,9 +95,13 @@ class AppendRecords:
         self._body_bytes_max = body_bytes_max
         self._service_error = service_error
         self.draining = False
+        """Whether the broker takes no more messages."""
         self.spans: AppendSpans | None = None
+        """Makes a span of each call whose messages were sent in spans; None without tracing."""
         self.halves: HalfStore | None = None
+        """Stores half messages."""
         self.stored: StoredQuota | None = None
+        """Refuses messages to topics that have as much as they may."""
 
     @property
     def traces(self) -> bool:

@@ -18,15 +18,12 @@ LOOK_S: Final = 10.0
 
 
 class StoredQuota:
-    """Refuses messages to topics that are full.
-
-    Attributes:
-        quotas: Of the process; None without any.
-    """
+    """Refuses messages to topics that are full."""
 
     def __init__(self, topics: TopicTable, stored_bytes: Callable[[str], Awaitable[int]]) -> None:
         """``stored_bytes`` estimates what the broker keeps of a topic."""
         self.quotas: Quotas | None = None
+        """Of the process; None without any."""
         self._topics = topics
         self._stored_bytes = stored_bytes
         self._full: dict[str, int] = {}

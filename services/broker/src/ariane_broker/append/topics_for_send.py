@@ -11,18 +11,15 @@ from ariane_record import RecordTable
 
 
 class TopicsForSend:
-    """Finds the topics of arriving messages, and creates missing ones.
-
-    Attributes:
-        find: As ``TopicTable.find``.
-        check_table: Raises BlockRejected for a table that could not be appended; writes nothing.
-    """
+    """Finds the topics of arriving messages, and creates missing ones."""
 
     def __init__(
         self, topics: TopicChanges, *, check_table: Callable[[RecordTable], object]
     ) -> None:
         self.find = topics.find
+        """As ``TopicTable.find``."""
         self.check_table = check_table
+        """Raises BlockRejected for a table that could not be appended; writes nothing."""
         self._topics = topics
 
     async def find_or_create(self, topic: str, queue_id: int, table: RecordTable) -> TopicConfig:

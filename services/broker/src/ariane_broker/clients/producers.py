@@ -106,14 +106,11 @@ class TopicProducer:
 
 
 class Producers:
-    """All who have sent lately.
-
-    Attributes:
-        now_ms: The clock.
-    """
+    """All who have sent lately."""
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self.now_ms = now_ms
+        """The clock."""
         self._clients: dict[tuple[str, str], _Client] = {}
         self._count = 0
 

@@ -49,15 +49,13 @@ class RelayedOutbox(Outbox):
     """Notices to a relayed client: questions go the way of a gateway, all others are dropped.
 
     It owns no queues, so that nothing else concerns it.
-
-    Attributes:
-        gateways: Those that hear of the client, and whether each can reach it; the latest last.
     """
 
     def __init__(self, client_id: str) -> None:
         super().__init__()
         self._client_id = client_id
         self.gateways: dict[AttachedClient, bool] = {}
+        """Those that hear of the client, and whether each can reach it; the latest last."""
 
     @property
     def is_open(self) -> bool:

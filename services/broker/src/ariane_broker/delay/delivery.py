@@ -24,21 +24,18 @@ _log = get_logger(__name__)
 
 
 class Delivery:
-    """Appends due records to their destinations.
-
-    Attributes:
-        delivered_count: Messages delivered since the start.
-        dropped_count: Messages that could not be delivered: their topic is gone, they are damaged,
-            or the store refuses them.
-        lateness: How late they were.
-    """
+    """Appends due records to their destinations."""
 
     def __init__(self, log: BrokerLog, find_topic: Callable[[str], TopicConfig | None]) -> None:
         self._log = log
         self._find_topic = find_topic
         self.delivered_count = 0
+        """Messages delivered since the start."""
         self.dropped_count = 0
+        """Messages that could not be delivered: their topic is gone, they are damaged, or the store
+        refuses them."""
         self.lateness = Lateness()
+        """How late they were."""
 
     def deliver(self, queue: QueueKey, rows: ParkedRows, mark: Callable[[Int64s], None]) -> None:
         """Deliver records of one parked queue.

@@ -17,17 +17,15 @@ class Lateness:
 
     A message sent after its time counts as late from then on; a message without a time in its entry
     is not counted.
-
-    Attributes:
-        sum_ms: The lateness of all messages together.
-        max_ms: The largest lateness.
-        message_count: Number of messages counted.
     """
 
     def __init__(self) -> None:
         self.sum_ms = 0
+        """The lateness of all messages together."""
         self.max_ms = 0
+        """The largest lateness."""
         self.message_count = 0
+        """Number of messages counted."""
 
     def delivered(self, due_ms: Int64s, parked_ms: Int64s, now_ms: int) -> None:
         """Count delivered messages."""

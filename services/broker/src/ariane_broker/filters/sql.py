@@ -17,14 +17,11 @@ CONDITIONS_KEPT: Final = 1024
 
 
 class SqlFilter:
-    """A filter of messages whose properties fulfil a condition.
-
-    Attributes:
-        looks_per_record: As many as the condition has parts; entries do not contain properties.
-    """
+    """A filter of messages whose properties fulfil a condition."""
 
     def __init__(self, condition: Condition) -> None:
         self.looks_per_record = condition.part_count
+        """As many as the condition has parts; entries do not contain properties."""
         self._condition = condition
 
     def entries_mask(self, entries: Entries) -> NDArray[np.bool_]:

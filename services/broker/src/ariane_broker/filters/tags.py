@@ -29,17 +29,14 @@ _FEW: Final = 8
 
 
 class TagFilter:
-    """A filter of messages with one of some tags: the broker's ``Filter`` for tag expressions.
-
-    Attributes:
-        tag_codes: The hashes of the tags.
-        looks_per_record: 1 if the tags themselves are compared, 0 if only their hashes are.
-    """
+    """A filter of messages with one of some tags: the broker's ``Filter`` for tag expressions."""
 
     def __init__(self, tags: frozenset[str], *, exact: bool) -> None:
         self.looks_per_record = int(exact)
+        """1 if the tags themselves are compared, 0 if only their hashes are."""
         self._tags = tags
         self.tag_codes = frozenset(map(tag_code, tags))
+        """The hashes of the tags."""
         self._codes = np.array(sorted(self.tag_codes), np.int64)
 
     def entries_mask(self, entries: Entries) -> NDArray[np.bool_]:

@@ -82,12 +82,7 @@ class StatePull(NamedTuple):
 
 
 class ReplicaClient:
-    """Fills a store from its primary. Lives on one loop.
-
-    Attributes:
-        agreement_count: How often the log was made to agree with a primary's, or this was begun.
-            Each time may have cut it.
-    """
+    """Fills a store from its primary. Lives on one loop."""
 
     def __init__(
         self,
@@ -130,6 +125,8 @@ class ReplicaClient:
         self._on_taken = on_taken
         self._on_state = on_state
         self.agreement_count = 0
+        """How often the log was made to agree with a primary's, or this was begun. Each time may
+        have cut it."""
         self._agreement: Future[Any] | None = None
         self._state_version = 0
         self._state_wanted = asyncio.Event()

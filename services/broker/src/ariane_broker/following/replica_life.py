@@ -62,11 +62,7 @@ _log = get_logger(__name__)
 
 
 class ReplicaLife:
-    """The life of a replica, run by servicekit: it opens the store, follows, stands for election.
-
-    Attributes:
-        rpc_services: Its gRPC services.
-    """
+    """The life of a replica, run by servicekit: opens the store, follows, stands for election."""
 
     def __init__(
         self,
@@ -115,6 +111,7 @@ class ReplicaLife:
             clock=environment.clock,
         )
         self.rpc_services = rpc_services
+        """Its gRPC services."""
 
     @property
     def error_rules(self) -> ErrorRules:

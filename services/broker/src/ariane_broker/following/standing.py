@@ -57,12 +57,7 @@ class OwnLog(NamedTuple):
 
 
 class Standing:
-    """One broker's part in the shared row while it is not primary.
-
-    Attributes:
-        replica_set: The row as it was read last; None before there is one.
-        trouble: Why it takes no part in the set; empty if it does.
-    """
+    """One broker's part in the shared row while it is not primary."""
 
     def __init__(
         self,
@@ -109,7 +104,9 @@ class Standing:
         self._is_marked = False
         self._is_told_of = False
         self.replica_set: ReplicaSet | None = None
+        """The row as it was read last; None before there is one."""
         self.trouble = ""
+        """Why it takes no part in the set; empty if it does."""
 
     @property
     def has_primary(self) -> bool:

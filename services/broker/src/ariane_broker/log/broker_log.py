@@ -60,14 +60,7 @@ class Replicas(Protocol):
 
 
 class BrokerLog:
-    """Appends records, and offers promises.
-
-    Attributes:
-        store: The store, for reading.
-        cold_reads: Fetches what such reads do not find in memory.
-        promises: Makes promises.
-        promise: The promise without further demands.
-    """
+    """Appends records, and offers promises."""
 
     def __init__(
         self,
@@ -83,9 +76,13 @@ class BrokerLog:
         replicas: Replicas | None = None,
     ) -> None:
         self.store = store
+        """The store, for reading."""
         self.cold_reads = cold_reads
+        """Fetches what such reads do not find in memory."""
         self.promises = promises
+        """Makes promises."""
         self.promise = promises.own
+        """The promise without further demands."""
         self._sequences = sequences
         self._arrivals = arrivals
         self._keeping = keeping

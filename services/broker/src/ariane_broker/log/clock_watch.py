@@ -21,13 +21,7 @@ _log = get_logger(__name__)
 
 
 class ClockWatch:
-    """Compares the clocks once a second.
-
-    Attributes:
-        jump_count: Jumps of a second or more since the start.
-        last_jump_ms: Size of the last jump; negative for a jump back. 0 before the first.
-        last_jump_at_ms: Time of the last jump, by the clock after it.
-    """
+    """Compares the clocks once a second."""
 
     def __init__(self, store: Store, clock: StoreClock, pace: Clock) -> None:
         self._store = store
@@ -36,8 +30,11 @@ class ClockWatch:
         self._told_stamps = False
         self._told_doubt: ClockDoubt | None = None
         self.jump_count = 0
+        """Jumps of a second or more since the start."""
         self.last_jump_ms = 0
+        """Size of the last jump; negative for a jump back. 0 before the first."""
         self.last_jump_at_ms = 0
+        """Time of the last jump, by the clock after it."""
         self.loop = Loop("watch-clock", self.turn, interval_s=WATCH_SECONDS, clock=pace)
 
     @property

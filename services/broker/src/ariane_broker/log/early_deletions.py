@@ -17,23 +17,19 @@ _log = get_logger(__name__)
 
 
 class EarlyDeletions:
-    """Counts and logs what was deleted early since the start.
-
-    Attributes:
-        message_count: Deleted messages, including those of system topics.
-        segment_count: Deleted segments.
-        last_at_ms: Time of the last early deletion; 0 before the first.
-        last_topics: Topics that lost messages in it, those with most first; not all of them.
-        last_stored_until_ms: The latest possible store time of the messages deleted then; None if
-            unknown.
-    """
+    """Counts and logs what was deleted early since the start."""
 
     def __init__(self) -> None:
         self.message_count = 0
+        """Deleted messages, including those of system topics."""
         self.segment_count = 0
+        """Deleted segments."""
         self.last_at_ms = 0
+        """Time of the last early deletion; 0 before the first."""
         self.last_topics: Sequence[str] = ()
+        """Topics that lost messages in it, those with most first; not all of them."""
         self.last_stored_until_ms: int | None = None
+        """The latest possible store time of the messages deleted then; None if unknown."""
 
     def tell(self, report: RetentionReport, now_ms: int) -> None:
         """Log and count what a turn of retention has deleted."""

@@ -32,14 +32,7 @@ HOLD_SECONDS_MAX: Final = 30.0
 
 
 class Watch:
-    """The queues that a request watches, and those of them in which messages arrived.
-
-    Attributes:
-        queues: All watched queues.
-        tag_codes: The hashes of the tags that matter in a queue; a queue that is missing: all.
-        arrived: Queues in which messages arrived, in order; the request removes those that it
-            looks at.
-    """
+    """The queues that a request watches, and those of them in which messages arrived."""
 
     __slots__ = ("_on_arrival", "_woken", "arrived", "queues", "tag_codes")
 
@@ -51,8 +44,12 @@ class Watch:
     ) -> None:
         """Watch queues; ``on_arrival`` is called, if given, in the loop turn of each arrival."""
         self.queues = queues
+        """All watched queues."""
         self.tag_codes = tag_codes
+        """The hashes of the tags that matter in a queue; a queue that is missing: all."""
         self.arrived: dict[QueueKey, None] = {}
+        """Queues in which messages arrived, in order; the request removes those that it looks
+        at."""
         self._on_arrival = on_arrival
         self._woken: asyncio.Future[None] | None = None
 

@@ -59,11 +59,7 @@ _NOT_BEGUN: Final = (1 << 63) - 1
 
 
 class LogEpochs:
-    """The epochs of one store; the last is the present one.
-
-    Attributes:
-        current: The number of the present epoch; 0 before it has begun.
-    """
+    """The epochs of one store; the last is the present one."""
 
     def __init__(
         self,
@@ -81,6 +77,7 @@ class LogEpochs:
         of this log. ``is_shared`` tells whether all brokers in sync have the file as it was loaded.
         """
         self.current = 0
+        """The number of the present epoch; 0 before it has begun."""
         self._reserved = 0
         self._store = store
         self._statistics = statistics

@@ -56,16 +56,13 @@ class Condition(NamedTuple):
 
 
 class Promise:
-    """All conditions of an acknowledgement, the one of the highest level last.
-
-    Attributes:
-        waits: Whether there is anything to wait for.
-    """
+    """All conditions of an acknowledgement, the one of the highest level last."""
 
     def __init__(self, conditions: Sequence[Condition] = ()) -> None:
         self._conditions = conditions
         self._level: Final = conditions[-1].level if conditions else AcknowledgedLevel.MEMORY
         self.waits: Final = bool(conditions)
+        """Whether there is anything to wait for."""
 
     @property
     def level(self) -> AcknowledgedLevel:

@@ -64,13 +64,7 @@ class Copying(NamedTuple):
 
 
 class StoreKeeping:
-    """The loops that do the background work.
-
-    Attributes:
-        last_retention: Report of the last turn of retention.
-        early_deletions: Counts of early deletions.
-        disk_used_ratio: Share of the disk in use at the last look, 0 to 1.
-    """
+    """The loops that do the background work."""
 
     def __init__(
         self,
@@ -109,8 +103,11 @@ class StoreKeeping:
         self._releasing = asyncio.Lock()
         self._released: list[RetentionPlan] = []
         self.last_retention: RetentionReport | None = None
+        """Report of the last turn of retention."""
         self.early_deletions = EarlyDeletions()
+        """Counts of early deletions."""
         self.disk_used_ratio = 0.0
+        """Share of the disk in use at the last look, 0 to 1."""
         self._flushing = Loop("flush-due", self._flush, interval_s=flush_tick_seconds, clock=clock)
         self._filing = Loop(
             "file-keys", self._file_keys, interval_s=FILING_TICK_SECONDS, clock=clock

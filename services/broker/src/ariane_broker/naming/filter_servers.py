@@ -31,12 +31,7 @@ class _Server:
 
 
 class FilterServers:
-    """The live FilterServers.
-
-    Attributes:
-        silence_s: Seconds of silence after which one is removed.
-        expiry: The loop that removes silent ones; to be started.
-    """
+    """The live FilterServers."""
 
     def __init__(
         self,
@@ -51,8 +46,10 @@ class FilterServers:
         self._announce = announce
         self._clock = clock
         self.silence_s = silence_s
+        """Seconds of silence after which one is removed."""
         self._servers: dict[str, _Server] = {}
         self.expiry = Loop("filter-servers", self.expire, interval_s=self.heartbeat_s, clock=clock)
+        """The loop that removes silent ones; to be started."""
 
     @property
     def heartbeat_s(self) -> float:

@@ -73,12 +73,7 @@ class NameServer:
 
 
 class NameServerLink:
-    """The broker's registration with one name server.
-
-    Attributes:
-        name_taken: The name server's error if another live broker had the name at the last call;
-            else empty.
-    """
+    """The broker's registration with one name server."""
 
     def __init__(
         self,
@@ -96,6 +91,8 @@ class NameServerLink:
         self._refused_topic_count = 0
         self._failures = 0
         self.name_taken = ""
+        """The name server's error if another live broker had the name at the last call; else
+        empty."""
         self._woken = asyncio.Event()
         self._turned = asyncio.Event()
         self._task: asyncio.Task[None] | None = None

@@ -38,12 +38,7 @@ it. A position for each message would flood consumers with few matches."""
 
 
 class OpenPull:
-    """One order and the progress of its answers; leaving the ``with`` block ends it.
-
-    Attributes:
-        may_go_on: Whether another answer may follow: the last one brought messages and no error,
-            the pull is not interrupted, and every queue has room.
-    """
+    """One order and the progress of its answers; leaving the ``with`` block ends it."""
 
     def __init__(
         self,
@@ -57,6 +52,8 @@ class OpenPull:
     ) -> None:
         """Start before the first answer; a topic that ``filters`` lacks wants all messages."""
         self.may_go_on = True
+        """Whether another answer may follow: the last one brought messages and no error, the pull
+        is not interrupted, and every queue has room."""
         self._looks = looks
         self._held = held
         self._order = order

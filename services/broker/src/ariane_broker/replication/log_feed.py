@@ -49,11 +49,7 @@ class LogRun(NamedTuple):
 
 
 class LogFeed:
-    """The bytes to send to one replica. Lives on one loop.
-
-    Attributes:
-        is_closed: Whether nothing more is sent.
-    """
+    """The bytes to send to one replica. Lives on one loop."""
 
     def __init__(self, store: Store, begin: int, *, busy_chunk_count: int | None) -> None:
         """Begin at a commit-log offset.
@@ -70,6 +66,7 @@ class LogFeed:
         self._woken = asyncio.Event()
         self._is_held = False
         self.is_closed = False
+        """Whether nothing more is sent."""
 
     def wake(self) -> None:
         """Wake the sender: there may be bytes to send."""

@@ -46,12 +46,7 @@ class Welcome(NamedTuple):
 
 
 class LogTaker:
-    """Fills a replica's log with the bytes of its primary.
-
-    Attributes:
-        confirmed: Commit-log offset before which all is confirmed by a primary, and equal in both
-            logs; None: no primary has reported one.
-    """
+    """Fills a replica's log with the bytes of its primary."""
 
     def __init__(self, store: Store, forget_snapshots: Callable[[], None]) -> None:
         """``forget_snapshots`` removes snapshots of state derived from the log, durably; it blocks.
@@ -61,6 +56,8 @@ class LogTaker:
         self._store = store
         self._forget_snapshots = forget_snapshots
         self.confirmed: int | None = None
+        """Commit-log offset before which all is confirmed by a primary, and equal in both logs;
+        None: no primary has reported one."""
 
     def heard(self, confirmed: int) -> None:
         """Note the confirmed offset that the primary reports."""

@@ -66,17 +66,7 @@ class Hello(NamedTuple):
 
 
 class Primary:
-    """The primary's side of replication. Lives on one loop.
-
-    Attributes:
-        reign: Its reign.
-        copies: Its record of its replicas.
-        confirmation: The callbacks that wait for them.
-        in_sync_min: With fewer brokers in sync it takes no messages.
-        has_begun: Whether its store has recovered, and the epoch has begun in the log.
-        state_version: Grows whenever replicas are called to pull state.
-        is_row_away: Whether the database was away at the last renewal of the lease.
-    """
+    """The primary's side of replication. Lives on one loop."""
 
     def __init__(
         self,
@@ -101,13 +91,17 @@ class Primary:
         the log's end if this end is not handed out at first; it blocks.
         """
         self.reign = reign
+        """Its reign."""
         self.copies = copies
+        """Its record of its replicas."""
         self.confirmation = confirmation
+        """The callbacks that wait for them."""
         self._store = store
         self._monotonic = monotonic
         self._is_sync_flush = is_sync_flush
         self._is_replicated = is_replicated
         self.in_sync_min = in_sync_min if is_replicated else 1
+        """With fewer brokers in sync it takes no messages."""
         self._on_confirmed = on_confirmed
         self._known_confirmed = known_confirmed
         self._on_hidden = on_hidden
@@ -116,8 +110,11 @@ class Primary:
         self._is_open = True
         self._is_closed = False
         self.has_begun = False
+        """Whether its store has recovered, and the epoch has begun in the log."""
         self.state_version = 0
+        """Grows whenever replicas are called to pull state."""
         self.is_row_away = False
+        """Whether the database was away at the last renewal of the lease."""
 
     @property
     def has_copies(self) -> bool:

@@ -20,14 +20,7 @@ _log = get_logger(__name__)
 
 
 class Reign:
-    """The time of one primary in one epoch.
-
-    Attributes:
-        row: The shared row.
-        broker_id: The primary.
-        replica_set: The row as it was read or changed last.
-        mark: The mark of the primary's store, which renewals write into the row.
-    """
+    """The time of one primary in one epoch."""
 
     def __init__(
         self,
@@ -46,6 +39,7 @@ class Reign:
         is called once, when another broker is primary.
         """
         self.row = row
+        """The shared row."""
         self._lease_s = lease_s
         self._monotonic = monotonic
         self._on_deposed = on_deposed
@@ -53,9 +47,12 @@ class Reign:
         self._is_deposed = False
         self._changing = asyncio.Lock()
         self.broker_id = broker_id
+        """The primary."""
         self.replica_set = elected
+        """The row as it was read or changed last."""
         self.epoch = elected.epoch
         self.mark = elected.marks.get(broker_id, 0)
+        """The mark of the primary's store, which renewals write into the row."""
 
     @property
     def holds(self) -> bool:

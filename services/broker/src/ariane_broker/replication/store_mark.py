@@ -28,15 +28,12 @@ _log = get_logger(__name__)
 
 
 class StoreMark:
-    """The mark of one store. Lives on one loop.
-
-    Attributes:
-        value: The mark that is durable; 0 without one.
-    """
+    """The mark of one store. Lives on one loop."""
 
     def __init__(self, file: StateFile, broker_id: int, executor: Executor, value: int = 0) -> None:
         """``executor`` waits for the disk."""
         self.value = value
+        """The mark that is durable; 0 without one."""
         self._file = file
         self._broker_id = broker_id
         self._executor = executor

@@ -25,22 +25,20 @@ class FailedColumns:
     Each copy names the record before it, and the first record, by commit-log offset. The same
     properties in a record outside of the group's retry topic were written by its producer, and are
     ignored.
-
-    Attributes:
-        columns: Their records, perhaps with other records in between.
-        attempts: Number of earlier tries of each.
-        deaths: Number of consumers of the group that died of each.
     """
 
     def __init__(self, columns: RecordColumns, topic: str, consumer_group: str) -> None:
         self.columns = columns
+        """Their records, perhaps with other records in between."""
         self.attempts: Int64s = columns.headers["attempts"].astype(np.int64)
+        """Number of earlier tries of each."""
         self._topic = topic
         self._moved = MovedRecords(columns, dropped=DROPPED)
         self._came_back = topic == retry_topic(consumer_group)
         counts = self._said(PropertyName.CONSUMER_DEATHS)
         numbers = (int(text) if _is_number(text) else 0 for text in counts)
         self.deaths: Int64s = np.fromiter(numbers, np.int64, len(counts))
+        """Number of consumers of the group that died of each."""
 
     @property
     def born_keys(self) -> list[tuple[int, int, int]]:

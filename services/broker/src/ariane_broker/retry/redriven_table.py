@@ -33,20 +33,17 @@ def with_mark(sent_back: RecordFields, letter: RecordFields) -> RecordFields:
 
 
 class RedrivenTable(SnapshotState):
-    """The dead letters of all groups that were sent back, by queue.
-
-    Attributes:
-        name: Name of this state in the process's log.
-        change_count: Grows with every change.
-        matters_since_ms: None: any record of the log may matter.
-    """
+    """The dead letters of all groups that were sent back, by queue."""
 
     name: Final = "redriven dead letters"
+    """Name of this state in the process's log."""
     matters_since_ms: Final = None
+    """None: any record of the log may matter."""
 
     def __init__(self) -> None:
         self._progress: dict[QueueKey, QueueProgress] = {}
         self.change_count = 0
+        """Grows with every change."""
 
     def pending(self, queue: QueueKey, queue_offsets: Int64s) -> NDArray[np.bool_]:
         """Which of the dead letters of a queue were not sent back: bool[count]."""

@@ -45,16 +45,12 @@ class Returned(NamedTuple):
 
 
 class ReturnTable(SnapshotState):
-    """The last returns, by group and commit-log offset of the record that failed.
-
-    Attributes:
-        name: Name of this state in the process's log.
-        change_count: Grows with every change.
-        matters_since_ms: None: any record of the log may matter.
-    """
+    """The last returns, by group and commit-log offset of the record that failed."""
 
     name: Final = "returned messages"
+    """Name of this state in the process's log."""
     matters_since_ms: Final = None
+    """None: any record of the log may matter."""
 
     def __init__(
         self,
@@ -70,6 +66,7 @@ class ReturnTable(SnapshotState):
         # Oldest first.
         self._returns: dict[tuple[str, int], Returned] = {}
         self.change_count = 0
+        """Grows with every change."""
 
     def duplicate_of(
         self, consumer_group: str, failed_offset: int, return_id: str

@@ -53,11 +53,7 @@ _log = get_logger(__name__)
 
 
 class BatchPublication:
-    """Publishes committed batches.
-
-    Attributes:
-        loop: The loop that does it; at once if a call waits, and after a start.
-    """
+    """Publishes committed batches."""
 
     def __init__(
         self,
@@ -79,6 +75,7 @@ class BatchPublication:
         self._waiting: dict[str, list[asyncio.Future[None]]] = {}
         self._failures: dict[BatchKey, RecordCorrupted] = {}
         self.loop = Loop("publish-batches", self.turn, interval_s=RETRY_SECONDS, clock=clock)
+        """The loop that does it; at once if a call waits, and after a start."""
 
     async def finish(self, query_id: str) -> None:
         """Wait until all committed batches of a query are visible.

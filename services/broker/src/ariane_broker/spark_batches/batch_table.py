@@ -77,31 +77,28 @@ class Publication:
 
 
 class BatchTable(SnapshotState):
-    """The batch transactions of this broker.
-
-    Attributes:
-        name: The name of this state in the process's log.
-        change_count: Grows with every change.
-        staged: Stages of each attempt, by batch.
-        progress: The progress of each query.
-        publications: Batches that are committed and not fully visible yet, oldest first.
-        homes: The home of each query, if noted.
-        agreements: What is prepared here, and what other brokers are to be told.
-    """
+    """The batch transactions of this broker."""
 
     snapshot_version = 5
 
     name: Final = "batch transactions"
+    """The name of this state in the process's log."""
     matters_since_ms: Final = None
 
     def __init__(self) -> None:
         """Start without batches."""
         self.change_count = 0
+        """Grows with every change."""
         self.staged: dict[BatchKey, dict[AttemptKey, list[Stage]]] = {}
+        """Stages of each attempt, by batch."""
         self.progress: dict[str, Progress] = {}
+        """The progress of each query."""
         self.publications: dict[BatchKey, Publication] = {}
+        """Batches that are committed and not fully visible yet, oldest first."""
         self.homes: dict[str, HomeNote] = {}
+        """The home of each query, if noted."""
         self.agreements = BatchAgreements()
+        """What is prepared here, and what other brokers are to be told."""
 
     @property
     def needed_from(self) -> int | None:

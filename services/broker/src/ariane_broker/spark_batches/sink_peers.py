@@ -16,15 +16,12 @@ class PeerGone(ServicekitError):
 
 
 class HomeElsewhere(ServicekitError):
-    """A broker takes no word from this one: the query has another home.
-
-    Attributes:
-        home: That home, without its batches.
-    """
+    """A broker takes no word from this one: the query has another home."""
 
     def __init__(self, home: SinkHome) -> None:
         super().__init__(f"broker {home.broker_name} is the home now")
         self.home = home
+        """That home, without its batches."""
 
 
 @dataclass(frozen=True, slots=True)

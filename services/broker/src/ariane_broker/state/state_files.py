@@ -56,11 +56,7 @@ class StateFiles:
 
 
 class BrokerState:
-    """Loads the state of a broker, and makes sure that all its files exist afterwards.
-
-    Attributes:
-        findings: The faults of the state, in sentences for people.
-    """
+    """Loads the state of a broker, and makes sure that all its files exist afterwards."""
 
     def __init__(
         self,
@@ -95,6 +91,7 @@ class BrokerState:
         self._accept_offset_loss = accept_offset_loss
         self._epoch_has_begun = False
         self.findings: list[str] = []
+        """The faults of the state, in sentences for people."""
 
     async def load(
         self, queues: Iterable[tuple[str, int]], required_topics: Iterable[TopicConfig]

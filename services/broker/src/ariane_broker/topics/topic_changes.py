@@ -55,11 +55,7 @@ class _Creation(NamedTuple):
 
 
 class TopicChanges:
-    """All changes to the set of topics while the broker serves.
-
-    Attributes:
-        find: As ``TopicTable.find``.
-    """
+    """All changes to the set of topics while the broker serves."""
 
     def __init__(
         self,
@@ -90,6 +86,7 @@ class TopicChanges:
         topic that a send creates; 0 if sends may not.
         """
         self.find = table.find
+        """As ``TopicTable.find``."""
         self._table = table
         self._limits = limits
         self._unread = unread

@@ -162,11 +162,7 @@ class TopicChange:
 
 
 class TopicTable:
-    """All topics of this broker, in memory.
-
-    Attributes:
-        find: Returns a topic, or None if the broker does not know it.
-    """
+    """All topics of this broker, in memory."""
 
     def __init__(self, *, now_ms: Callable[[], int], default_queue_count: int) -> None:
         self._now_ms = now_ms
@@ -174,6 +170,7 @@ class TopicTable:
         self._topics: dict[str, TopicConfig] = {}
         # Asked for each row of a table, so not by way of a method in Python.
         self.find: Callable[[str], TopicConfig | None] = self._topics.get
+        """Returns a topic, or None if the broker does not know it."""
         self._version = DataVersion()
 
     @property

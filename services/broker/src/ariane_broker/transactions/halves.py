@@ -250,12 +250,7 @@ class Halves:
 
 
 class _Taking:
-    """The half messages of one request while they are appended.
-
-    Attributes:
-        ids: Unique ids of the half messages in the open block.
-        outcomes: Outcomes of the others, by their places in the request.
-    """
+    """The half messages of one request while they are appended."""
 
     def __init__(
         self, log: BrokerLog, table: TransactionTable, born_host: Host, bytes_max: int
@@ -267,7 +262,9 @@ class _Taking:
         self._size_bytes = 0
         self._placed: list[tuple[int, HalfRequest, RecordCopy]] = []
         self.ids: set[str] = set()
+        """Unique ids of the half messages in the open block."""
         self.outcomes: dict[int, HalfOutcome] = {}
+        """Outcomes of the others, by their places in the request."""
 
     def add(self, position: int, request: HalfRequest) -> None:
         """Add a half message to the open block, or to the next one.

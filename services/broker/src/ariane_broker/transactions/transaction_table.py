@@ -46,16 +46,12 @@ _row_of_decision = attrgetter(*Decision.__match_args__)
 
 
 class TransactionTable(SnapshotState):
-    """The transactions of this broker.
-
-    Attributes:
-        name: Name of this state in the process's log.
-        change_count: Grows with every change.
-    """
+    """The transactions of this broker."""
 
     snapshot_version = 2
 
     name: Final = "transactions"
+    """Name of this state in the process's log."""
     matters_since_ms: Final = None
 
     def __init__(self, *, decision_count_max: int) -> None:
@@ -70,6 +66,7 @@ class TransactionTable(SnapshotState):
         # forgotten before; one that is stored anew has none.
         self._owed: dict[int, tuple[HalfMessage, Decision | None]] = {}
         self.change_count = 0
+        """Grows with every change."""
 
     @property
     def pending_count(self) -> int:

@@ -13,15 +13,12 @@ from __future__ import annotations
 
 
 class FilterError(Exception):
-    """Root of every error of the jail.
-
-    Attributes:
-        cause: The cause, one clause for people.
-    """
+    """Root of every error of the jail."""
 
     def __init__(self, cause: str) -> None:
         super().__init__(cause)
         self.cause = cause
+        """The cause, one clause for people."""
 
 
 class JailUnavailable(FilterError):
@@ -33,15 +30,12 @@ class FilterInvalid(FilterError):
 
 
 class FilterFailed(FilterError):
-    """A filter broke a limit, raised or answered invalid data on a batch; no record of it passed.
-
-    Attributes:
-        blamed: Whether the filter is at fault; False if its process was killed from outside.
-    """
+    """A filter broke a limit, raised or answered invalid data on a batch; no record passed."""
 
     def __init__(self, cause: str, *, blamed: bool = True) -> None:
         super().__init__(cause)
         self.blamed = blamed
+        """Whether the filter is at fault; False if its process was killed from outside."""
 
 
 class FilterQuarantined(FilterError):

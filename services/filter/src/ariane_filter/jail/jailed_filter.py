@@ -26,11 +26,6 @@ class JailedFilter:
 
     A batch has either a verdict for every record, or an error: nothing passes unfiltered, and
     nothing is left out in silence.
-
-    Attributes:
-        quarantine_cause: Why it is quarantined; empty if it is not.
-        failure_count: How often it has failed.
-        last_failure: The last failure; empty without one.
     """
 
     def __init__(
@@ -53,8 +48,11 @@ class JailedFilter:
         self._worker: WorkerHandle | None = None
         self._strikes = strikes or Strikes(monotonic)
         self.quarantine_cause = ""
+        """Why it is quarantined; empty if it is not."""
         self.failure_count = 0
+        """How often it has failed."""
         self.last_failure = ""
+        """The last failure; empty without one."""
 
     async def judge(self, records: ByteBuffer, sizes: NDArray[np.int32]) -> NDArray[np.bool_]:
         """Decide which records are to be delivered: bool[count].

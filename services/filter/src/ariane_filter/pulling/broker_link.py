@@ -42,16 +42,10 @@ _log = get_logger(__name__)
 
 
 class BrokerLink:
-    """Calls to the broker, and the announcement that keeps the FilterServer in its routes.
-
-    Attributes:
-        broker_name: The broker's name; empty until it has answered once.
-        primary: Address of the broker's primary, while the broker is a replica; empty otherwise.
-        pulls: Its pull service.
-        loop: Registers the FilterServer; to be started and stopped.
-    """
+    """Calls to the broker, and the announcement that keeps the FilterServer in its routes."""
 
     pulls: PullServiceAsyncStub
+    """Its pull service."""
 
     def __init__(self, broker: Address, clock: Clock, *, incarnation: str) -> None:
         """Connect later: see ``connect``. ``incarnation`` identifies this process."""
@@ -64,8 +58,11 @@ class BrokerLink:
         self._channel: aio.Channel | None = None
         self._registrations: FilterRegistrationServiceAsyncStub
         self.broker_name = ""
+        """The broker's name; empty until it has answered once."""
         self.primary = ""
+        """Address of the broker's primary, while the broker is a replica; empty otherwise."""
         self.loop = Loop("registration", self._turn, interval_s=RETRY_S, clock=clock)
+        """Registers the FilterServer; to be started and stopped."""
 
     def connect(self) -> None:
         """Make the channel; it connects at the first call."""

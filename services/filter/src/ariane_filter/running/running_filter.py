@@ -20,18 +20,7 @@ _log = get_logger(__name__)
 
 
 class RunningFilter:
-    """A jailed filter that follows the catalogue: a quarantine there applies here.
-
-    Attributes:
-        version: Its name.
-        group: The consumer group. Each has a worker of its own: a filter may keep what it has read,
-            and groups may be of owners who must not see each other's messages.
-        start_time_ms: When the group first used it, since 1970 UTC.
-        last_used_s: When it was last used, by the monotonic clock.
-        examined_count: Records that it has examined.
-        delivered_count: Records that it has passed.
-        digits: Digits by which the group names its version; they were unique at their first use.
-    """
+    """A jailed filter that follows the catalogue: a quarantine there applies here."""
 
     def __init__(
         self,
@@ -44,7 +33,10 @@ class RunningFilter:
         monotonic: Callable[[], float],
     ) -> None:
         self.version = version
+        """Its name."""
         self.group = group
+        """The consumer group. Each has a worker of its own: a filter may keep what it has read, and
+        groups may be of owners who must not see each other's messages."""
         self.jailed = jailed
         self._catalogue = catalogue
         self._monotonic = monotonic
@@ -52,10 +44,15 @@ class RunningFilter:
         self._marked = False
         self._judging = 0
         self.start_time_ms = start_time_ms
+        """When the group first used it, since 1970 UTC."""
         self.last_used_s = monotonic()
+        """When it was last used, by the monotonic clock."""
         self.examined_count = 0
+        """Records that it has examined."""
         self.delivered_count = 0
+        """Records that it has passed."""
         self.digits = {version.sha256}
+        """Digits by which the group names its version; they were unique at their first use."""
 
     def check(self) -> None:
         """Note a use, and check that the filter may run.

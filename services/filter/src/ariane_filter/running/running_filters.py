@@ -24,12 +24,7 @@ waits for the start of a new one some time, and the other not for a worker that 
 
 
 class RunningFilters:
-    """Starts filters at their first use by a group, and ends unused ones.
-
-    Attributes:
-        examined_count: Records that ended filters have examined.
-        delivered_count: Records that ended filters have passed.
-    """
+    """Starts filters at their first use by a group, and ends unused ones."""
 
     def __init__(
         self,
@@ -51,7 +46,9 @@ class RunningFilters:
         self._strikes: dict[FilterVersion, Strikes] = {}
         self._starting = asyncio.Lock()
         self.examined_count = 0
+        """Records that ended filters have examined."""
         self.delivered_count = 0
+        """Records that ended filters have passed."""
 
     def all(self) -> list[RunningFilter]:
         """Running filters, by name, version and group."""

@@ -20,12 +20,7 @@ BROKERS_KEPT_S = 5.0
 
 
 class Cluster:
-    """Name servers and brokers.
-
-    Attributes:
-        timeout_s: Longest time of a call, in seconds.
-        clock: The clock of calls.
-    """
+    """Name servers and brokers."""
 
     def __init__(self, name_servers: Sequence[str], *, timeout_s: float, tls: ClusterTls) -> None:
         """Connect later: see ``open``.
@@ -42,7 +37,9 @@ class Cluster:
         self._primaries: dict[str, str] = {}
         self._primaries_until_s = 0.0
         self.timeout_s = timeout_s
+        """Longest time of a call, in seconds."""
         self.clock: Clock = SystemClock()
+        """The clock of calls."""
 
     def open(self) -> None:
         """Start keeping routes; calls connect when they are made."""

@@ -25,11 +25,7 @@ class Audience(Protocol):
 
 
 class ClientTable:
-    """Who was heard of lately, by a call or over a stream: either is a sign of life.
-
-    Attributes:
-        audience: Is told of every change; None: nobody.
-    """
+    """Who was heard of lately, by a call or over a stream: either is a sign of life."""
 
     def __init__(self, monotonic: Callable[[], float], *, clients_max: int) -> None:
         """``clients_max``: further ones are served, and nobody knows that they live."""
@@ -37,6 +33,7 @@ class ClientTable:
         self._clients_max = clients_max
         self._clients: dict[str, GatewayClient] = {}
         self.audience: Audience | None = None
+        """Is told of every change; None: nobody."""
 
     def __len__(self) -> int:
         """How many clients there are."""

@@ -31,11 +31,7 @@ _RESOLUTIONS = {COMMIT: True, ROLLBACK: False}
 
 
 class SendingCalls:
-    """Answers producers.
-
-    Attributes:
-        spans: Makes spans of sends; None without tracing.
-    """
+    """Answers producers."""
 
     def __init__(
         self,
@@ -50,6 +46,7 @@ class SendingCalls:
         self._body_bytes_max = body_bytes_max
         self._now_ms = now_ms
         self.spans: SendSpans | None = None
+        """Makes spans of sends; None without tracing."""
 
     async def send(self, request: pb.SendMessageRequest, caller: Caller) -> pb.SendMessageResponse:
         """Send messages to one topic, each by itself.

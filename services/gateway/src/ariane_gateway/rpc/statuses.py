@@ -39,15 +39,12 @@ MESSAGES_MAX: Final = 1024
 
 
 class Illegal(Exception):
-    """A request that breaks a rule of the protocol; nothing was done.
-
-    Attributes:
-        status: What the client is told.
-    """
+    """A request that breaks a rule of the protocol; nothing was done."""
 
     def __init__(self, code: Code.ValueType, text: str) -> None:
         super().__init__(text)
         self.status = Status(code=code, message=text[:MESSAGES_MAX])
+        """What the client is told."""
 
 
 def status_of(error: Refused | Illegal) -> Status:

@@ -16,11 +16,7 @@ _log = get_logger(__name__)
 
 
 class BrokerWatch:
-    """Watches any broker for as long as its lease lasts.
-
-    Attributes:
-        counts: Counts since the start, for all brokers together.
-    """
+    """Watches any broker for as long as its lease lasts."""
 
     def __init__(
         self,
@@ -39,6 +35,7 @@ class BrokerWatch:
         self._clock = clock
         self._survey_interval_s = survey_interval_s
         self.counts = CheckCounts()
+        """Counts since the start, for all brokers together."""
 
     async def run(self, lease: Lease) -> None:
         """Watch a broker until cancelled.

@@ -43,18 +43,6 @@ class RecordColumns:
     """The columns of contiguous records; all arrays have one element per record.
 
     Columns of the header have native byte order and are made on first use.
-
-    Attributes:
-        records: The records.
-        headers: ``layout.HEADER`` of each; the field of an IPv6 address is not valid.
-        starts: First byte of each record, int64.
-        sizes: Bytes of each record, int64.
-        body_start: First byte of each body, int64.
-        body_length: Bytes of each body, int64.
-        topic_start: First byte of each topic's name, int64.
-        topic_length: Bytes of each topic's name, int64.
-        properties_start: First byte of the properties, int64.
-        properties_length: Bytes of the properties, int64.
     """
 
     def __init__(
@@ -72,15 +60,25 @@ class RecordColumns:
         properties_length: NDArray[np.int64],
     ) -> None:
         self.records = records
+        """The records."""
         self.headers = headers
+        """``layout.HEADER`` of each; the field of an IPv6 address is not valid."""
         self.starts = starts
+        """First byte of each record, int64."""
         self.sizes = sizes
+        """Bytes of each record, int64."""
         self.body_start = body_start
+        """First byte of each body, int64."""
         self.body_length = body_length
+        """Bytes of each body, int64."""
         self.topic_start = topic_start
+        """First byte of each topic's name, int64."""
         self.topic_length = topic_length
+        """Bytes of each topic's name, int64."""
         self.properties_start = properties_start
+        """First byte of the properties, int64."""
         self.properties_length = properties_length
+        """Bytes of the properties, int64."""
 
     def __len__(self) -> int:
         return len(self.starts)

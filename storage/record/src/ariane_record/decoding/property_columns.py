@@ -32,17 +32,7 @@ _VALUE_END: Final = 2
 
 
 class PropertyColumns:
-    """All properties of many records: arrays with one element per pair, in the records' order.
-
-    Attributes:
-        text: The properties of all records, valid UTF-8.
-        row_count: Number of records.
-        row: The record of each pair, int64.
-        name_start: First byte of each name in ``text``, int64.
-        name_end: One behind the last byte of each name, int64.
-        value_start: First byte of each value, int64.
-        value_end: One behind the last byte of each value, int64.
-    """
+    """All properties of many records: arrays with one element per pair, in the records' order."""
 
     def __init__(
         self,
@@ -55,12 +45,19 @@ class PropertyColumns:
         value_end: NDArray[np.int64],
     ) -> None:
         self.text = text
+        """The properties of all records, valid UTF-8."""
         self.row_count = row_count
+        """Number of records."""
         self.row = row
+        """The record of each pair, int64."""
         self.name_start = name_start
+        """First byte of each name in ``text``, int64."""
         self.name_end = name_end
+        """One behind the last byte of each name, int64."""
         self.value_start = name_end + 1
+        """First byte of each value, int64."""
         self.value_end = value_end
+        """One behind the last byte of each value, int64."""
         self._places: dict[str, NDArray[np.int64]] = {}
 
     @cached_property

@@ -40,19 +40,16 @@ _KEPT_FIELDS: Final = ("body_crc", "flag", "born_timestamp", "attempts", "body_l
 
 
 class MovedRecords:
-    """Records on their way to other topics.
-
-    Attributes:
-        columns: The original records.
-        kept: The encoded properties of each that are kept, without its checksum.
-    """
+    """Records on their way to other topics."""
 
     def __init__(self, columns: RecordColumns, *, dropped: Collection[str]) -> None:
         self.columns = columns
+        """The original records."""
         self._properties = decode_property_columns(
             columns.records, columns.properties_start, columns.properties_length
         )
         self.kept = self._without({*dropped, PropertyName.CHECKSUM})
+        """The encoded properties of each that are kept, without its checksum."""
 
     def values(self, name: str) -> list[str]:
         """A property of each record, dropped or not; empty for records without it."""

@@ -23,14 +23,11 @@ _END: Final = PROPERTY_VALUE_END[0]
 
 
 class SearchedName:
-    """The name of a property as it is searched for.
-
-    Attributes:
-        encoded: The name and the byte that ends it.
-    """
+    """The name of a property as it is searched for."""
 
     def __init__(self, name: str, rare_letter: str) -> None:
         self.encoded = name.encode() + PROPERTY_NAME_END
+        """The name and the byte that ends it."""
         self.octets: NDArray[np.uint8] = np.frombuffer(self.encoded, np.uint8)
         self.rare_letter = rare_letter.encode()
         self.rare_place = name.index(rare_letter)

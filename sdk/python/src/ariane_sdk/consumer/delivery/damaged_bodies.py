@@ -17,17 +17,14 @@ from ariane_sdk.runtime.log import logger
 
 
 class BodiesDamaged(BodyDamaged):
-    """Some bodies of a pull cannot be read.
-
-    Attributes:
-        causes: The errors, by row of the pull.
-        messages: The damaged messages that pass the filter, in the order of the queue.
-    """
+    """Some bodies of a pull cannot be read."""
 
     def __init__(self, causes: Mapping[int, str], messages: Sequence[ReceivedMessage]) -> None:
         super().__init__(f"{len(causes)} bodies cannot be read: {next(iter(causes.values()))}")
         self.causes = causes
+        """The errors, by row of the pull."""
         self.messages = messages
+        """The damaged messages that pass the filter, in the order of the queue."""
 
 
 class DamagedBodies:

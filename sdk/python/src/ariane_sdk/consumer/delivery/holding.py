@@ -12,15 +12,12 @@ from ariane_sdk.runtime.log import logger
 
 
 class Holding:
-    """The holds of one consumer, of single queues and of all.
-
-    Attributes:
-        any: Whether there are any, perhaps over by now: a cheap test.
-    """
+    """The holds of one consumer, of single queues and of all."""
 
     def __init__(self, group: str) -> None:
         """Hold nothing."""
         self.any = False
+        """Whether there are any, perhaps over by now: a cheap test."""
         self._group = group
         self._holds: dict[tuple[MessageQueue | None, int], Hold] = {}
         self._changed = asyncio.Event()

@@ -57,17 +57,14 @@ class Shard:
 
 
 class MessageShards:
-    """The shards of one queue.
-
-    Attributes:
-        waiting_count: Messages that are in a shard and not in work.
-        in_work_count: Messages that are in work.
-    """
+    """The shards of one queue."""
 
     def __init__(self) -> None:
         """Start without messages."""
         self.waiting_count = 0
+        """Messages that are in a shard and not in work."""
         self.in_work_count = 0
+        """Messages that are in work."""
         self._shards: dict[str, Shard] = {}
         self._ready: list[tuple[int, int, str, Shard]] = []
         self._serial = 0

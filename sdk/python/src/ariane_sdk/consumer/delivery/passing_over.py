@@ -15,15 +15,12 @@ ATTEMPTS_MAX: Final = 3
 
 
 class PassingOver:
-    """Passes over messages after some attempts.
-
-    Attributes:
-        count: How many messages were passed over.
-    """
+    """Passes over messages after some attempts."""
 
     def __init__(self, attempts_max: int) -> None:
         """Repeat a message so often before; 0: the usual number of times."""
         self.count = 0
+        """How many messages were passed over."""
         self._attempts_max = attempts_max or ATTEMPTS_MAX
 
     def is_last(self, tries: int) -> bool:

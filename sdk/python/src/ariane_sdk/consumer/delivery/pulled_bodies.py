@@ -21,13 +21,7 @@ OF_BODIES: Final = frozenset({"topic", "brokerName", "queueId", "queueOffset", "
 
 
 class PulledBodies:
-    """The bodies of messages of one queue, in its order; columns are made when asked for.
-
-    Attributes:
-        record_bytes: Bytes of their records.
-        first_offset: Queue offset of the first message.
-        last_offset: Queue offset of the last one.
-    """
+    """The bodies of messages of one queue, in its order; columns are made when asked for."""
 
     def __init__(self, runs: Sequence[BodyRun], bodies: memoryview) -> None:
         """Take the runs of an answer, at least one, and a view of its bodies, back to back.
@@ -47,8 +41,11 @@ class PulledBodies:
         answer_bytes = memoryview(bodies.obj).nbytes
         self._bodies = bodies if 2 * len(bodies) > answer_bytes else bytes(bodies)
         self.record_bytes = int((self._counts * sizes).sum())
+        """Bytes of their records."""
         self.first_offset = int(self._firsts[0])
+        """Queue offset of the first message."""
         self.last_offset = int(self._firsts[-1] + self._counts[-1] - 1)
+        """Queue offset of the last one."""
 
     def __len__(self) -> int:
         return self._count

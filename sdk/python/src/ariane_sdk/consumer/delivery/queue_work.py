@@ -79,17 +79,6 @@ class QueueWork:
     broadcasting consumer, which sends none back, passes over them after some attempts. With
     one batch at a time, the messages behind them wait. With several, the others go on until the
     distance from the first unfinished message to the last reaches ``queue_span_max``.
-
-    Attributes:
-        queue: The queue.
-        window: Messages that were pulled and are not finished.
-        hand_out: Gives messages to the listener.
-        not_before_s: When the queue may be pulled again, by the monotonic clock.
-        log_epoch: Epoch of the broker's log at the last pull; 0 if unknown.
-        stored_offset: The stored consumer offset; None if this consumer has stored none.
-        is_doubted: Whether the broker may have lost the stored offset: it was away meanwhile.
-        pulled_s: When its last pull was answered, by the loop's time; None if never.
-        delivered_s: When messages were last taken for the listener, the same way.
     """
 
     _takes_runs = True
@@ -110,16 +99,25 @@ class QueueWork:
         Without ``returns``, messages that fail are delivered again from here without limit.
         """
         self.queue = queue
+        """The queue."""
         self.window = QueueWindow(begin_offset)
+        """Messages that were pulled and are not finished."""
         self.not_before_s = 0.0
+        """When the queue may be pulled again, by the monotonic clock."""
         self.log_epoch = 0
+        """Epoch of the broker's log at the last pull; 0 if unknown."""
         self.stored_offset: int | None = None
+        """The stored consumer offset; None if this consumer has stored none."""
         self.is_doubted = False
+        """Whether the broker may have lost the stored offset: it was away meanwhile."""
         self.pulled_s: float | None = None
+        """When its last pull was answered, by the loop's time; None if never."""
         self.delivered_s: float | None = None
+        """When messages were last taken for the listener, the same way."""
         self.hand_out = HandOut(
             queue, self.window, parts.deliver, care=care, is_released=lambda: self.released
         )
+        """Gives messages to the listener."""
         settings, batch_size = parts.settings, parts.batch_size
         self._failures = parts.failures
         self._holding = parts.holding

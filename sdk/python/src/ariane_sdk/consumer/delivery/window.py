@@ -59,14 +59,7 @@ class _Chunk:
 
 
 class QueueWindow:
-    """Messages of one queue from their pull until they are finished.
-
-    Attributes:
-        next_pull_offset: Where the next pull reads.
-        message_count: Messages that wait or are in work.
-        size_bytes: Bytes of their records.
-        taken_end: Queue offset behind the last message given to the listener.
-    """
+    """Messages of one queue from their pull until they are finished."""
 
     __slots__ = (
         "_chunks",
@@ -80,9 +73,13 @@ class QueueWindow:
 
     def __init__(self, begin_offset: int) -> None:
         self.next_pull_offset = begin_offset
+        """Where the next pull reads."""
         self.message_count = 0
+        """Messages that wait or are in work."""
         self.size_bytes = 0
+        """Bytes of their records."""
         self.taken_end = begin_offset
+        """Queue offset behind the last message given to the listener."""
         self._chunks: deque[_Chunk] = deque()
         self._in_work: deque[Delivery] = deque()
         self._last_offset = begin_offset

@@ -24,11 +24,7 @@ PATIENCE_CALLS: Final = 3
 
 
 class Attachments:
-    """Keeps a member attached to the present address of every broker of its topics, and no other.
-
-    Attributes:
-        membership: The membership that brokers have of it.
-    """
+    """Keeps a member attached to the present address of each broker of its topics, and no other."""
 
     def __init__(
         self,
@@ -51,6 +47,7 @@ class Attachments:
         returns what is not handed out of a broker's queues. ``incarnation``: see ``Attachment``.
         """
         self.membership = membership
+        """The membership that brokers have of it."""
         self._connections = connections
         self._client_id = client_id
         self._incarnation = incarnation

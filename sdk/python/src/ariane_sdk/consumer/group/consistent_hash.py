@@ -21,9 +21,6 @@ class ConsistentHash:
 
     When a member leaves, only its queues move; shares may differ much. RocketMQ:
     ``AllocateMessageQueueConsistentHash``, with the same points and therefore the same shares.
-
-    Attributes:
-        name: Includes the number of points, since members with different numbers would not fit.
     """
 
     def __init__(self, virtual_nodes: int = VIRTUAL_NODES_DEFAULT) -> None:
@@ -39,6 +36,7 @@ class ConsistentHash:
             raise IllegalArgument("virtual_nodes is at least 1")
         self._virtual_nodes = virtual_nodes
         self.name = f"consistent-hash-{virtual_nodes}"
+        """Includes the number of points, since members with different numbers would not fit."""
 
     def allocate(
         self, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]

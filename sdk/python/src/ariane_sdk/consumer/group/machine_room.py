@@ -23,9 +23,6 @@ class MachineRoom:
     have no owner while there are any in these rooms; if there are none, all queues are consumed.
     RocketMQ: ``AllocateMessageQueueByMachineRoom``, which takes the room from the broker's name,
     and consumes nothing of other rooms.
-
-    Attributes:
-        name: Includes the rooms, since members with different rooms would not fit.
     """
 
     def __init__(
@@ -48,6 +45,7 @@ class MachineRoom:
         self._rooms = frozenset(rooms)
         self._broker_room = broker_room
         self.name = f"machine-room-{'+'.join(sorted(self._rooms))}"
+        """Includes the rooms, since members with different rooms would not fit."""
 
     def allocate(
         self, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
@@ -78,10 +76,6 @@ class MachineRoomNearby:
 
     Rooms are the configured zones of brokers and consumers, unless functions return them.
     RocketMQ: ``AllocateMachineRoomNearby``.
-
-    Attributes:
-        name: Includes the strategy within a room.
-        needs_owners: Whether that strategy needs the owners of queues.
     """
 
     def __init__(
@@ -102,7 +96,9 @@ class MachineRoomNearby:
         self._broker_room = broker_room
         self._member_room = member_room
         self.name = f"machine-room-nearby-{self._within.name}"
+        """Includes the strategy within a room."""
         self.needs_owners = bool(getattr(self._within, "needs_owners", False))
+        """Whether that strategy needs the owners of queues."""
 
     def allocate(
         self, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]

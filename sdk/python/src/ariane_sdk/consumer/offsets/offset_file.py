@@ -49,17 +49,14 @@ _UNSAFE: Final = re.compile(r"[^A-Za-z0-9@._-]")
 
 
 class OffsetFile:
-    """Keeps consumer offsets of one group of this client in a file.
-
-    Attributes:
-        path: The file.
-    """
+    """Keeps consumer offsets of one group of this client in a file."""
 
     def __init__(
         self, path: Path, lock: IO[bytes], offsets: dict[MessageQueue, QueuePosition], disk: Disk
     ) -> None:
         """Use the file that ``open`` has opened."""
         self.path = path
+        """The file."""
         self._disk = disk
         self._lock = lock
         self._offsets = offsets

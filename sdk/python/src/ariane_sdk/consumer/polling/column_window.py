@@ -38,11 +38,7 @@ class WaitingBatch(NamedTuple):
 
 
 class ColumnWindow(QueueWindow):
-    """Batches of one queue between pull and poll; no object is made for a message.
-
-    Attributes:
-        bodies_suffice: Whether the columns need only bodies and positions.
-    """
+    """Batches of one queue between pull and poll; no object is made for a message."""
 
     __slots__ = ("_batches", "_names", "_queue", "bodies_suffice")
 
@@ -51,6 +47,7 @@ class ColumnWindow(QueueWindow):
         self._queue = queue
         self._names = tuple(names)
         self.bodies_suffice = "body" in self._names and OF_BODIES.issuperset(self._names)
+        """Whether the columns need only bodies and positions."""
         self._batches: deque[WaitingBatch] = deque()
 
     def put_records(

@@ -22,19 +22,6 @@ class PolledQueue:
         queue offsets   40 ............ 52 ............ 60 ..............
                         [ handed out   ][ waits        ]
                         ^ done offset   ^ position      ^ next pull offset
-
-    Attributes:
-        queue: The queue.
-        window: Messages that were pulled and not handed out.
-        not_before_s: When the queue may be pulled again, by the monotonic clock.
-        log_epoch: Epoch of the broker's log at the last pull; 0 if unknown.
-        stored_offset: The stored consumer offset; None if this consumer has stored none.
-        is_doubted: Whether the broker may have lost the stored offset: it was away meanwhile.
-        pulled_s: When its last pull was answered, by the loop's time; None if never.
-        delivered_s: When messages of it were last handed out, the same way.
-        paused: Whether it is neither pulled nor handed out.
-        in_line: Whether it is in the line of queues to poll.
-        hold: None: nothing but the application holds it.
     """
 
     def __init__(
@@ -52,16 +39,27 @@ class PolledQueue:
         messages to poll.
         """
         self.queue = queue
+        """The queue."""
         self.window = self._window_at(begin_offset)
+        """Messages that were pulled and not handed out."""
         self.not_before_s = 0.0
+        """When the queue may be pulled again, by the monotonic clock."""
         self.log_epoch = 0
+        """Epoch of the broker's log at the last pull; 0 if unknown."""
         self.stored_offset: int | None = None
+        """The stored consumer offset; None if this consumer has stored none."""
         self.is_doubted = False
+        """Whether the broker may have lost the stored offset: it was away meanwhile."""
         self.pulled_s: float | None = None
+        """When its last pull was answered, by the loop's time; None if never."""
         self.delivered_s: float | None = None
+        """When messages of it were last handed out, the same way."""
         self.paused = False
+        """Whether it is neither pulled nor handed out."""
         self.in_line = False
+        """Whether it is in the line of queues to poll."""
         self.hold: Hold | None = None
+        """None: nothing but the application holds it."""
         self._settings = settings
         self._on_room = on_room
         self._on_arrival = on_arrival

@@ -22,14 +22,11 @@ _METHOD: Final = f"/{_SERVICE}/StreamPulls"
 
 
 class PullStream:
-    """A stream that is open until it fails or is closed.
-
-    Attributes:
-        address: The address of the broker.
-    """
+    """A stream that is open until it fails or is closed."""
 
     def __init__(self, channel: Channel, address: str, *, peer: str) -> None:
         self.address = address
+        """The address of the broker."""
         self._peer = peer
         # Answers stay bytes, so that the decoder copies no records.
         open_stream: Any = channel.stream_stream(

@@ -16,14 +16,11 @@ Batch: TypeAlias = list[ReceivedMessage]
 
 
 class Fetched:
-    """Messages that the next request returns first: giving them back would count as an attempt.
-
-    Attributes:
-        kept: Batches.
-    """
+    """Messages that the next request returns first: giving them back would count as an attempt."""
 
     def __init__(self) -> None:
         self.kept: list[Batch] = []
+        """Batches."""
         self._late: dict[str, dict[asyncio.Task[Answer], None]] = {}
 
     def __bool__(self) -> bool:

@@ -13,17 +13,15 @@ class Primaries:
     """Finds primaries.
 
     The routes of all topics are used: the retry topic is on the same brokers.
-
-    Attributes:
-        topics: The topics.
-        failover: Makes calls again while primaries change.
     """
 
     def __init__(self, routes: Routes, topics: Sequence[str], clock: Clock) -> None:
         """Use the routes of these topics."""
         self._routes = routes
         self.topics = topics
+        """The topics."""
         self.failover = Failover(routes, clock)
+        """Makes calls again while primaries change."""
 
     def find(self, broker_name: str) -> str:
         """The address of a broker's primary; empty while none is known."""

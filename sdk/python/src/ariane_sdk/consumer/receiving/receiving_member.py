@@ -34,12 +34,7 @@ from ariane_sdk.runtime.clock import Clock
 
 
 class ReceivingMember:
-    """Receives from the brokers of its topics, and is attached to them.
-
-    Attributes:
-        calls: Settles messages.
-        keeping: Asks brokers to renew invisible times.
-    """
+    """Receives from the brokers of its topics, and is attached to them."""
 
     def __init__(
         self,
@@ -74,6 +69,7 @@ class ReceivingMember:
             clock=clock,
             lost=lost,
         )
+        """Settles messages."""
         self._begun: set[str] = set()
         """The brokers at which the group has begun; only asked where new messages are wanted."""
         self._starts: GroupStart | None = None
@@ -90,6 +86,7 @@ class ReceivingMember:
             )
         invisible_s = duration_s(order.invisible_duration)
         self.keeping = Keeping(self.calls, order.client_id, invisible_s=invisible_s, clock=clock)
+        """Asks brokers to renew invisible times."""
         self._attachments = Attachments(
             Membership(
                 consumer_group=order.consumer_group,

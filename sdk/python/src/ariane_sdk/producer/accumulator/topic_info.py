@@ -77,29 +77,7 @@ class ParkedMessage(NamedTuple):
 
 
 class TopicInfo:
-    """Queue choice and open rows of one topic.
-
-    Attributes:
-        topic: The topic.
-        choose_queue: ``next_queue`` of the current route, as one object for all rows.
-        next_queue: Chooses the queue of the next row that is not pinned, if possible on a broker
-            that the given function welcomes; raises SendError if no broker takes messages.
-        queue_count: Number of queues of the route that take messages.
-        properties: Encodes the properties of its messages.
-        route: The route; None until a name server has returned it.
-        row: The row that takes the next message for any queue, at once and without a demand.
-        open_rows: All other open rows, by what their messages have in common.
-        parked: Messages that wait for the route.
-        parked_groups: Messages of message groups that wait for the order of queues.
-        route_task: The task that asks for the route.
-        order_task: The task that asks for the order of queues.
-        groups_held: Whether message groups keep their old queues whatever the route says: earlier
-            messages are still in flight there.
-        turn: Held by the call that sends many messages to the topic; later calls must not overtake
-            it.
-        flow: Tells whether large sends form a stream.
-        refusal: Why the topic has no route.
-    """
+    """Queue choice and open rows of one topic."""
 
     def __init__(
         self,
@@ -116,23 +94,42 @@ class TopicInfo:
         ``latencies`` slow brokers are skipped.
         """
         self.topic = topic
+        """The topic."""
         self.choose_queue: ChooseQueue = self._choose_queue
+        """``next_queue`` of the current route, as one object for all rows."""
         self.next_queue: ChooseQueue = self._refuse
+        """Chooses the queue of the next row that is not pinned, if possible on a broker that the
+        given function welcomes; raises SendError if no broker takes messages."""
         self.properties = TopicProperties(topic, id_bytes=id_digits, sequenced=sequenced)
+        """Encodes the properties of its messages."""
         self.route: Route | None = None
+        """The route; None until a name server has returned it."""
         self.row: Row | None = None
+        """The row that takes the next message for any queue, at once and without a demand."""
         self.open_rows: dict[RowKey, Row] = {}
+        """All other open rows, by what their messages have in common."""
         self.parked: list[ParkedMessage] = []
+        """Messages that wait for the route."""
         self.parked_groups: list[ParkedMessage] = []
+        """Messages of message groups that wait for the order of queues."""
         self.route_task: asyncio.Task[None] | None = None
+        """The task that asks for the route."""
         self.order_task: asyncio.Task[None] | None = None
+        """The task that asks for the order of queues."""
         self.refusal: SendError | None = None
+        """Why the topic has no route."""
         self.groups_held = False
+        """Whether message groups keep their old queues whatever the route says: earlier messages
+        are still in flight there."""
         self.turn = asyncio.Lock()
+        """Held by the call that sends many messages to the topic; later calls must not overtake
+        it."""
         self.flow = CallFlow()
+        """Tells whether large sends form a stream."""
         self._sticky_first = sticky_first
         self._latencies = latencies
         self.queue_count = 0
+        """Number of queues of the route that take messages."""
         self._group_queues: GroupQueues | None = None
         self._last_group_queues: GroupQueues | None = None
 

@@ -34,11 +34,7 @@ Outcome: TypeAlias = SendResult | ArianeError
 
 
 class Intake:
-    """Takes messages from the application and adds them to rows.
-
-    Attributes:
-        whole_rows: Sends messages that are encoded in one go.
-    """
+    """Takes messages from the application and adds them to rows."""
 
     def __init__(self, parts: ProducerParts, sending: Sending) -> None:
         settings, clock = parts.settings, parts.clock
@@ -53,6 +49,7 @@ class Intake:
             sending.accumulators, parts.unsettled.add, sending.is_welcome, settings
         )
         self.whole_rows = WholeRows(parts, self._open_rows, sending)
+        """Sends messages that are encoded in one go."""
         self._encoding = MessageEncoding(settings=settings, clock=clock)
         self._plain_bytes_max = self._encoding.plain_bytes_max
         self._loop = asyncio.get_running_loop()

@@ -65,11 +65,7 @@ class BodyPacking:
 
 
 class MessageEncoding:
-    """Checks and encodes messages.
-
-    Attributes:
-        plain_bytes_max: Largest body in bytes that is stored without a try to compress it.
-    """
+    """Checks and encodes messages."""
 
     def __init__(self, *, settings: ProducerSettings, clock: Clock) -> None:
         self._settings = settings
@@ -77,6 +73,7 @@ class MessageEncoding:
         self._packing = BodyPacking(settings)
         self._tags_seen: set[str] = set()
         self.plain_bytes_max = min(settings.body_bytes_max, self._packing.size_bytes_min - 1)
+        """Largest body in bytes that is stored without a try to compress it."""
 
     def check(self, message: Message) -> None:
         """Check that a message breaks no rule.

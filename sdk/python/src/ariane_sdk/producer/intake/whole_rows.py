@@ -29,11 +29,7 @@ UNIQUE_ID_DIGITS_MAX: Final = 56
 
 
 class WholeRows:
-    """Encodes thousands of messages at a time and sends them as rows.
-
-    Attributes:
-        new_unique_ids: Makes the ids of a given number of messages.
-    """
+    """Encodes thousands of messages at a time and sends them as rows."""
 
     def __init__(self, parts: ProducerParts, open_rows: OpenRows, sending: Sending) -> None:
         self._open_rows = open_rows
@@ -42,6 +38,7 @@ class WholeRows:
         self._settings = parts.settings
         self._clock = parts.clock
         self.new_unique_ids = parts.unique_ids.next_ids
+        """Makes the ids of a given number of messages."""
         self._folder = CrcFolder()
 
     def turns(self) -> SendTurns:

@@ -50,12 +50,7 @@ class UnavailabilityTable:
 
 
 class BrokerLatencies:
-    """Recent latencies of a producer's brokers, and which brokers are avoided.
-
-    Attributes:
-        counts_all: Whether every answer must be reported, or only those of avoided brokers.
-        left_alone: The avoided brokers, each with the monotonic time at which that ends.
-    """
+    """Recent latencies of a producer's brokers, and which brokers are avoided."""
 
     def __init__(
         self,
@@ -67,11 +62,13 @@ class BrokerLatencies:
     ) -> None:
         self._table = table
         self.counts_all = table is not None
+        """Whether every answer must be reported, or only those of avoided brokers."""
         self._avoid_s = avoid_s
         self._failed_call_s = failed_call_s
         self._clock = clock
         self._average_s: dict[str, float] = {}
         self.left_alone: dict[str, float] = {}
+        """The avoided brokers, each with the monotonic time at which that ends."""
 
     def answered(self, broker_name: str, latency_s: float) -> None:
         """Note a call that was answered."""

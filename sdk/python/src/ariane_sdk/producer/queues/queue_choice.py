@@ -33,21 +33,18 @@ GROUPS_REMEMBERED_MAX: Final = 1 << 16
 
 
 class StickyRoundRobin:
-    """A round through the queues that stays at one queue until it is moved on.
-
-    Attributes:
-        current: The queue that gets messages now.
-        queues: All queues, in the order of the round.
-    """
+    """A round through the queues that stays at one queue until it is moved on."""
 
     def __init__(self, queues: Sequence[MessageQueue], first: int) -> None:
         # Neighbours in the round lie on different brokers, so that brokers share the work evenly.
         in_line = sorted(queues, key=lambda queue: (queue.queue_id, queue.broker_name))
         step = _step_of(len(in_line))
         self.queues = [in_line[turn * step % len(in_line)] for turn in range(len(in_line))]
+        """All queues, in the order of the round."""
         self._several_brokers = len({queue.broker_name for queue in queues}) > 1
         self._position = first % len(queues)
         self.current = self.queues[self._position]
+        """The queue that gets messages now."""
 
     def move_on(self, is_welcome: Callable[[str], bool]) -> MessageQueue:
         """Go to the next queue on a welcome broker; if no broker is welcome, to the next queue."""
@@ -64,14 +61,11 @@ class StickyRoundRobin:
 
 
 class CallFlow:
-    """Tells a few large sends from a stream of them. A stream is spread already, call by call.
-
-    Attributes:
-        running: The sends that have begun and not ended.
-    """
+    """Tells a few large sends from a stream of them. A stream is spread already, call by call."""
 
     def __init__(self) -> None:
         self.running = 0
+        """The sends that have begun and not ended."""
         self._count = 0
         self._idle_since_s = float("-inf")
 
@@ -90,14 +84,11 @@ class CallFlow:
 
 
 class GroupQueues:
-    """Assigns each message group a queue: Java's hash of the name, modulo the sorted queues.
-
-    Attributes:
-        queues: The queues, sorted.
-    """
+    """Assigns each message group a queue: Java's hash of the name, modulo the sorted queues."""
 
     def __init__(self, queues: Sequence[MessageQueue]) -> None:
         self.queues: Sequence[MessageQueue] = sorted(queues)
+        """The queues, sorted."""
         self._known: dict[str, MessageQueue] = {}
 
     def queue_of(self, message_group: str) -> MessageQueue:

@@ -55,14 +55,11 @@ _BEGIN: Final = QueuePosition(0)
 
 
 class ReplyInbox:
-    """Gives each reply to the request that waits for it.
-
-    Attributes:
-        client_id: The requester's id, which replies to it bear as their tag.
-    """
+    """Gives each reply to the request that waits for it."""
 
     def __init__(self, session: Session, *, client_id: str, timeout_s: float, clock: Clock) -> None:
         self.client_id = client_id
+        """The requester's id, which replies to it bear as their tag."""
         self._session = session
         self._timeout_s = timeout_s
         self._clock = clock

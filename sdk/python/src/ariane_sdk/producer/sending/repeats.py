@@ -44,12 +44,7 @@ SEQUENCE_GAP: Final = "SEQUENCE_GAP"
 
 
 class Repeats:
-    """Sends refused rows again, or makes them fail.
-
-    Attributes:
-        take_over: Called with each refused row; returns True if the row's queue is lost, so that
-            its messages move to other queues now or later.
-    """
+    """Sends refused rows again, or makes them fail."""
 
     def __init__(self, parts: ProducerParts, senders: Mapping[str, Sender]) -> None:
         self._senders = senders
@@ -60,6 +55,8 @@ class Repeats:
         self._clock = parts.clock
         self._random = parts.random
         self.take_over: Callable[[Row], bool] = lambda _: False
+        """Called with each refused row; returns True if the row's queue is lost, so that its
+        messages move to other queues now or later."""
 
     def is_welcome(self, broker_name: str) -> bool:
         """Whether a row for this broker would be sent at once, with a good chance."""

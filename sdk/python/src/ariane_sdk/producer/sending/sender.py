@@ -86,13 +86,7 @@ class AppendCall:
 
 
 class Sender:
-    """Sends what waits in the accumulator of one broker.
-
-    Attributes:
-        broker_name: The broker's name.
-        rows: The accumulator.
-        answers_late: Whether the broker answers only when messages are safer than in its memory.
-    """
+    """Sends what waits in the accumulator of one broker."""
 
     def __init__(
         self,
@@ -113,6 +107,7 @@ class Sender:
             clock: Says when rows that wait for their next try may be sent.
         """
         self.broker_name = broker_name
+        """The broker's name."""
         self._send_call = send_call
         self._on_cut = on_cut
         self._clock = clock
@@ -123,6 +118,7 @@ class Sender:
             self.send_soon,
             request_bytes_max=settings.request_bytes_max,
         )
+        """The accumulator."""
         self._queues_in_flight: set[MessageQueue] = set()
         self._calls_in_flight = 0
         self._count_in_flight = 0
@@ -131,6 +127,7 @@ class Sender:
         self._sending_soon: asyncio.Handle | None = None
         self._wake_up: asyncio.TimerHandle | None = None
         self.answers_late = False
+        """Whether the broker answers only when messages are safer than in its memory."""
 
     @property
     def idle(self) -> bool:

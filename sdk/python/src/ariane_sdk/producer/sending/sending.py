@@ -14,24 +14,21 @@ from ariane_sdk.routing.route import Route
 
 
 class Sending:
-    """Builds and connects the senders of a producer.
-
-    Attributes:
-        senders: The sender of each broker.
-        accumulators: The accumulator of each.
-        unsettled: The rows without an outcome.
-        is_welcome: Whether a row for a broker would be sent at once, with a good chance.
-    """
+    """Builds and connects the senders of a producer."""
 
     def __init__(self, parts: ProducerParts) -> None:
         self.unsettled = parts.unsettled
+        """The rows without an outcome."""
         self._parts = parts
         self._primaries: dict[str, str] = {}
         parts.routes.on_change(self._follow)
         self.senders = ByBroker(self._new_sender)
+        """The sender of each broker."""
         self.accumulators = ByBroker(lambda broker_name: self.senders[broker_name].rows)
+        """The accumulator of each."""
         self._repeats = Repeats(parts, self.senders)
         self.is_welcome = self._repeats.is_welcome
+        """Whether a row for a broker would be sent at once, with a good chance."""
         self._calls = AppendCalls(parts, self._repeats)
 
     def add(self, row: Row) -> None:

@@ -60,12 +60,7 @@ class QueueSequences:
 
 
 class Unsettled:
-    """Rows in the order in which they were opened.
-
-    Attributes:
-        size_bytes: Size of their records, and of messages that wait for a route.
-        held: Refused rows that wait to be taken out.
-    """
+    """Rows in the order in which they were opened."""
 
     def __init__(
         self, random: Random, *, clock: Clock, timeout_s: float, size_bytes_max: int
@@ -84,7 +79,9 @@ class Unsettled:
         # By place in the line: the first sender has the smallest.
         self._turns: dict[int, asyncio.Future[None]] = {}
         self.held: set[Row] = set()
+        """Refused rows that wait to be taken out."""
         self.size_bytes = 0
+        """Size of their records, and of messages that wait for a route."""
 
     def __len__(self) -> int:
         return len(self._all)

@@ -26,11 +26,7 @@ from ariane_sdk.runtime.log import logger
 
 
 class Transaction:
-    """One transaction: it begins and ends with the block.
-
-    Attributes:
-        result: Where the message is stored, once it is committed.
-    """
+    """One transaction: it begins and ends with the block."""
 
     def __init__(
         self,
@@ -48,6 +44,7 @@ class Transaction:
         self._half: HalfMessage | None = None
         self._ended = False
         self.result: SendResult | None = None
+        """Where the message is stored, once it is committed."""
 
     @property
     def half_message(self) -> HalfMessage:

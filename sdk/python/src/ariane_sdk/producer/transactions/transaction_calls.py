@@ -38,11 +38,7 @@ _OUTCOMES: Final = {
 
 
 class TransactionCalls:
-    """Sends and ends half messages of one producer group.
-
-    Attributes:
-        trace: Records the steps; None without tracing.
-    """
+    """Sends and ends half messages of one producer group."""
 
     def __init__(self, parts: ProducerParts, intake: Intake, *, group: str) -> None:
         self._end_calls = EndCalls(parts.connections, timeout_s=parts.settings.call_timeout_s)
@@ -53,6 +49,7 @@ class TransactionCalls:
         self._patience_s = parts.settings.send_timeout_s
         self._clock = parts.clock
         self.trace: MessageTrace | None = None
+        """Records the steps; None without tracing."""
 
     async def send_half(
         self, message: Message, options: SendOptions, immunity_s: int | None

@@ -231,20 +231,17 @@ class DeadLetterServicer(DeadLetterServiceServicer):
 
 
 class _Search:
-    """One call's search for a page of dead letters.
-
-    Attributes:
-        group: The group.
-        found: The dead letters found; one more than the page holds if there is another page.
-        reached: The place at which its time ended.
-    """
+    """One call's search for a page of dead letters."""
 
     def __init__(
         self, request: letter_pb.ListDeadLettersRequest, wanted: DeadLetterFilter, page: PageRequest
     ) -> None:
         self.group = request.consumer_group
+        """The group."""
         self.found: list[letter_pb.DeadLetter] = []
+        """The dead letters found; one more than the page holds if there is another page."""
         self.reached: letter_pb.DeadLetterPlace | None = None
+        """The place at which its time ended."""
         self._wanted = wanted
         self._page = page
         self._body_bytes_max = request.body_bytes_max

@@ -238,17 +238,14 @@ class MessageSearch:
 
 
 class _Tail:
-    """The messages of one queue, read backwards from the end.
-
-    Attributes:
-        read: The messages that were read and are not taken yet, newest first.
-    """
+    """The messages of one queue, read backwards from the end."""
 
     def __init__(
         self, reader: QueueReader, queue: MessageQueue, first: int, end: int, bytes_max: int
     ) -> None:
         """Prepare to read the offsets from `first` to before `end`."""
         self.read: deque[Shown] = deque()
+        """The messages that were read and are not taken yet, newest first."""
         self._reader = reader
         self._queue = queue
         self._first = first

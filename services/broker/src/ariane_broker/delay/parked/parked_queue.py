@@ -23,15 +23,7 @@ NO_ENTRY: Final = -1
 
 
 class ParkedRows:
-    """Some parked records, by column.
-
-    Attributes:
-        queue_offsets: Queue offset of each.
-        commit_log_offsets: Commit-log offset of each.
-        sizes: Bytes of each; 0 for a record that is gone. Something that is no entry has another
-            number here, and points to a wrong place.
-        due_ms: When it is due, milliseconds since the epoch.
-    """
+    """Some parked records, by column."""
 
     __slots__ = ("commit_log_offsets", "due_ms", "queue_offsets", "sizes")
 
@@ -39,9 +31,14 @@ class ParkedRows:
         self, queue_offsets: Int64s, commit_log_offsets: Int64s, sizes: Int64s, due_ms: Int64s
     ) -> None:
         self.queue_offsets = queue_offsets
+        """Queue offset of each."""
         self.commit_log_offsets = commit_log_offsets
+        """Commit-log offset of each."""
         self.sizes = sizes
+        """Bytes of each; 0 for a record that is gone. Something that is no entry has another number
+        here, and points to a wrong place."""
         self.due_ms = due_ms
+        """When it is due, milliseconds since the epoch."""
 
     @classmethod
     def of(cls, entries: Entries, queue_offset: int) -> ParkedRows:

@@ -27,15 +27,12 @@ _MARKS_MAX: Final = 1 << 33
 
 
 class QueueProgress:
-    """Which parked records of a queue are delivered.
-
-    Attributes:
-        begin: The oldest queue offset that is not delivered.
-    """
+    """Which parked records of a queue are delivered."""
 
     def __init__(self, begin: int = 0, marks: NDArray[np.bool_] | None = None) -> None:
         """All records below ``begin`` are delivered; ``marks`` tell of those from there on."""
         self.begin = begin
+        """The oldest queue offset that is not delivered."""
         self._marks = np.zeros(0, np.bool_) if marks is None else marks
         self._settle()
 

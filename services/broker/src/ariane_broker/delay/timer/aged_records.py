@@ -33,11 +33,7 @@ _log = get_logger(__name__)
 
 
 class AgedRecords:
-    """Parks records again that wait for long.
-
-    Attributes:
-        reparked_count: Records parked again since the start.
-    """
+    """Parks records again that wait for long."""
 
     def __init__(
         self,
@@ -63,6 +59,7 @@ class AgedRecords:
         self._age_ms = age_ms
         self._is_pressed = is_pressed
         self.reparked_count = 0
+        """Records parked again since the start."""
         interval_s = min(TURN_SECONDS_MAX, age_ms / 4000)
         self.loop = Loop("park-again", self.turn, interval_s=interval_s, clock=clock)
 

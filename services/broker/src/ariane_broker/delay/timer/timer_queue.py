@@ -62,16 +62,12 @@ _LONG_AGO: Final = -(1 << 62)
 
 
 class TimerQueue(SnapshotState):
-    """The queue of the timer topic.
-
-    Attributes:
-        name: Name of this state in the process's log.
-        change_count: Grows with every change.
-        matters_since_ms: None: any record of the log may matter.
-    """
+    """The queue of the timer topic."""
 
     name: Final = "timer"
+    """Name of this state in the process's log."""
     matters_since_ms: Final = None
+    """None: any record of the log may matter."""
 
     def __init__(
         self,
@@ -99,6 +95,7 @@ class TimerQueue(SnapshotState):
         # The earliest time beyond the horizon in each part of the queue.
         self._earliest_ms: dict[int, int] = {}
         self.change_count = 0
+        """Grows with every change."""
 
     @property
     def begin(self) -> int:

@@ -109,14 +109,10 @@ class NextBatches(NamedTuple):
 
 
 class ProducerSequences(SnapshotState):
-    """The streams of all producers.
-
-    Attributes:
-        name: Name of this state in the process's log.
-        change_count: Grows with every change.
-    """
+    """The streams of all producers."""
 
     name: Final = "producer sequences"
+    """Name of this state in the process's log."""
 
     def __init__(self, *, now_ms: Callable[[], int], expiry_ms: int, stream_count_max: int) -> None:
         """Know of no producer.
@@ -132,6 +128,7 @@ class ProducerSequences(SnapshotState):
         # The last use of those that had to go for want of room.
         self._crowded_out_ms = 0
         self.change_count = 0
+        """Grows with every change."""
 
     def __len__(self) -> int:
         return len(self._streams)

@@ -48,15 +48,12 @@ _NO_ROWS: Final = np.empty(0, np.int64)
 
 
 class LookAhead:
-    """Looks at further messages of a queue, and finds the ones that may be handed out.
-
-    Attributes:
-        looked_at_bytes: Bytes of entries and records that were examined since this was set to 0.
-    """
+    """Looks at further messages of a queue, and finds the ones that may be handed out."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self.looked_at_bytes = 0
+        """Bytes of entries and records that were examined since this was set to 0."""
 
     def in_order(
         self,

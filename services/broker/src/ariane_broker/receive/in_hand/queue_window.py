@@ -70,21 +70,18 @@ _SPARE: Final = 16
 
 
 class QueueWindow:
-    """The unsettled messages of one group in one queue.
-
-    Attributes:
-        end: The first queue offset that was not looked at.
-        reset_epoch: How often the group's offset had been reset when the window began.
-        lost_offsets: Messages that were found to be damaged, and of which no member knows yet;
-            ascending, and in memory only.
-    """
+    """The unsettled messages of one group in one queue."""
 
     __slots__ = ("_begin", "_buffer", "_due_ms", "_stop", "end", "lost_offsets", "reset_epoch")
 
     def __init__(self, end: int, reset_epoch: int = 0, rows: Rows | None = None) -> None:
         self.end = end
+        """The first queue offset that was not looked at."""
         self.reset_epoch = reset_epoch
+        """How often the group's offset had been reset when the window began."""
         self.lost_offsets: Int64s = _NO_OFFSETS
+        """Messages that were found to be damaged, and of which no member knows yet; ascending, and
+        in memory only."""
         self._buffer: Rows = _NO_ROWS if rows is None else rows
         self._begin, self._stop = 0, len(self._buffer)
         self._due_ms: int | None = None

@@ -42,16 +42,12 @@ class ReceiveTable(SnapshotState):
 
     The floor of a window is the consumer offset of its group. Members of the group that own queues
     go on from there, and skip settled messages behind it by ``QueueWindow.gap``.
-
-    Attributes:
-        name: The name of this state in the process's log.
-        change_count: Grows with every change.
-        matters_since_ms: None: records of any age may matter.
-        secret: The key that signs receipts; empty before the first.
     """
 
     name: Final = "receiving"
+    """The name of this state in the process's log."""
     matters_since_ms: Final = None
+    """None: records of any age may matter."""
 
     def __init__(self, offsets: ConsumerOffsets, mark_changed: Callable[[], None]) -> None:
         self._offsets = offsets
@@ -62,7 +58,9 @@ class ReceiveTable(SnapshotState):
         self._holders = _Holders()
         self._last_serial = 0
         self.secret = b""
+        """The key that signs receipts; empty before the first."""
         self.change_count = 0
+        """Grows with every change."""
 
     def groups(self) -> list[str]:
         """All groups that have received, by name."""

@@ -13,15 +13,12 @@ class ModuleRefused(Exception):
 
 
 class VerdictMissing(Exception):
-    """The filter has no verdict on a message of a batch.
-
-    Attributes:
-        position: Position in the batch of the message at fault; None if it is not a single one.
-    """
+    """The filter has no verdict on a message of a batch."""
 
     def __init__(self, cause: str, position: int | None = None) -> None:
         super().__init__(cause)
         self.position = position
+        """Position in the batch of the message at fault; None if it is not a single one."""
 
 
 class LoadedFilter(Protocol):
