@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from unplugged_disk import why_not
 
+from ariane_testkit.closed_clusters import all_are_closed
+
 SOAK = Path(__file__).parents[1] / "soak"
 
 
@@ -24,6 +26,8 @@ SOAK = Path(__file__).parents[1] / "soak"
 )
 def test_a_minute_of_restarts_keeps_every_promise(tmp_path, flags, kinds):
     command = [sys.executable, str(SOAK), "--minutes", "1", "-o", "json", *flags]
+    if all_are_closed():
+        command.append("--closed")
     finished = subprocess.run(
         [*command, "--keep", str(tmp_path / "soak")],
         check=False,

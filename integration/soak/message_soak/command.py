@@ -14,6 +14,7 @@ from pathlib import Path
 from unplugged_disk import why_not
 
 from ariane_servicekit.errors import ProcessFailed
+from ariane_testkit.closed_clusters import close_all_clusters
 from message_soak.clocks import why_no_jumps
 from message_soak.crew import MemberFailed
 from message_soak.run import Plan, Report, Soak
@@ -48,6 +49,9 @@ def main() -> int:
         action="store_true",
         help="the clock of brokers jumps by seconds, hours or days, too, and is right again",
     )
+    parser.add_argument(
+        "--closed", action="store_true", help="all speak TLS, and serve whom they know"
+    )
     parser.add_argument("--keep", type=Path, help="keep stores, ledgers and logs in this folder")
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
     asked = parser.parse_args()
@@ -59,6 +63,10 @@ def main() -> int:
         parser.error(f"--clock-jumps: {why_no_jumps()}")
     seed = secrets.randbits(32) if asked.seed is None else asked.seed
     folder = asked.keep or Path(tempfile.mkdtemp(prefix="ariane-soak-"))
+    if asked.closed:
+        certificates = folder / "certificates"
+        certificates.mkdir(parents=True)
+        close_all_clusters(certificates)
     plan = Plan(
         folder=folder,
         duration_s=asked.minutes * 60,
