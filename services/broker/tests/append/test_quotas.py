@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from grpc import StatusCode
@@ -13,6 +14,7 @@ from ariane.broker.v1 import send_service_pb2 as send_pb
 from ariane.common.v1 import quota_pb2 as pb
 from ariane_broker import app
 from ariane_testkit.access_rules import rules_of, telling
+from ariane_testkit.append_rows import results_of, rows_request
 
 TOPIC, USER, PREFIX = pb.QUOTA_SUBJECT_TOPIC, pb.QUOTA_SUBJECT_USER, pb.QUOTA_SUBJECT_PREFIX
 BODY = b"x" * 1000
@@ -35,9 +37,10 @@ async def limited(broker):
 
 
 async def append(broker, *batches, timeout=0.5):  # noqa: ASYNC109 - the deadline of the call
-    request = send_pb.AppendRecordsRequest(batches=batches)
-    results = (await broker.sends.AppendRecords(request, timeout=timeout)).results
-    return [each.error.message.partition(" has used up ")[0] for each in results]
+    answer = await broker.sends.AppendRecords(rows_request(batches), timeout=timeout)
+    results = results_of(answer, [batch.count for batch in batches])
+    errors = ["" if each.error is None else each.error.message for each in results]
+    return [error.partition(" has used up ")[0] for error in errors]
 
 
 async def test_a_topic_beyond_its_quota_is_refused_and_its_neighbours_are_not(broker, limited):
@@ -63,8 +66,9 @@ async def test_batches_of_a_topic_are_counted(broker, limited):
     await broker.create_topic("orders")
     await limited(("CALLS", TOPIC, "", 1))
     batch = broker.batch("orders", [b"x"])
-    told = await append(broker, *[batch] * 10)
-    assert (told[0], told[-1]) == ("", "topic orders")
+    # A table is judged as a whole, and each of its rows is a call.
+    assert await append(broker, *[batch] * 10) == [""] * 10
+    assert await append(broker, batch) == ["topic orders"]
 
 
 async def test_topics_and_groups_with_a_prefix_are_bounded_also_if_made_together(broker, limited):
@@ -121,3 +125,13 @@ async def test_a_user_is_limited_by_all_its_calls_and_others_are_not(running_clo
         with pytest.raises(AioRpcError, match="user anna has used up its quota"):
             await anna.create_topic("more")
         assert await append(ben, batch) == [""]
+
+
+async def test_half_messages_are_counted_with_all_their_bytes(broker, limited):
+    await broker.create_topic("orders")
+    await limited(("SENT_BYTES", TOPIC, "orders", 1000))
+    first, second = (
+        replace(broker.batch("orders", [BODY * 20]), half_group="pay") for _ in range(2)
+    )
+    assert await append(broker, first) == [""]
+    assert await append(broker, second) == ["topic orders"]

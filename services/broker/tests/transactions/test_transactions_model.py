@@ -20,10 +20,11 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from ariane_broker.append.rows import MoreOfRow, Rows
 from ariane_broker.topics.topic_table import TopicConfig
 from ariane_broker.transactions.ending import EndRequest, TransactionEnds
 from ariane_broker.transactions.half_list import HalfList
-from ariane_broker.transactions.halves import HalfLimits, HalfRequest, Halves
+from ariane_broker.transactions.halves import HalfLimits, Halves
 from ariane_broker.transactions.transaction_records import Outcome
 from ariane_broker.transactions.transaction_table import TransactionTable
 from ariane_broker.transactions.upkeep import TransactionUpkeep
@@ -55,10 +56,10 @@ def end_request(transaction_id, outcome):
     return EndRequest("orders", transaction_id, transaction_id, outcome, "pay")
 
 
-def half_request(transaction_id):
+def half_row(transaction_id):
     encoder = BlockEncoder("orders", size_bytes_max=BYTES_MAX)
     encoder.add(transaction_id.encode(), unique_id=transaction_id, born_timestamp_ms=0)
-    return HalfRequest.of(encoder.finish(), 1, "pay")
+    return Rows.one(encoder.finish(), 1, more=MoreOfRow(half_of="pay"))
 
 
 def result_of(outcomes):
@@ -151,7 +152,7 @@ class TransactionMachine(RuleBasedStateMachine):
         self.list = HalfList(self.store, self.table, self.clock.now_ms)
 
     def send(self, transaction_id):
-        stored = result_of(self.halves.store([half_request(transaction_id)], HOST))
+        stored = result_of(self.halves.store_rows([half_row(transaction_id)], HOST))
         self.store.flush()
         return stored
 
@@ -238,7 +239,7 @@ class TransactionMachine(RuleBasedStateMachine):
         except ServiceError as error:
             self.check_refusal(error, transaction_id)
             return
-        assert sent.duplicate is (state == "pending")
+        assert sent[1] is (state == "pending")
         self.known[transaction_id] = "pending"
 
     @rule(transaction_id=IDS, outcome=OUTCOMES)
@@ -273,7 +274,7 @@ class TransactionMachine(RuleBasedStateMachine):
         self.compose(appends)
         transaction_ids = [name for name in transaction_ids if not self.is_out_of_mind(name)]
         try:
-            outcomes = self.halves.store(list(map(half_request, transaction_ids)), HOST)
+            outcomes = self.halves.store_rows(list(map(half_row, transaction_ids)), HOST)
         except PowerLost:
             self.kill()
             return
@@ -283,7 +284,8 @@ class TransactionMachine(RuleBasedStateMachine):
             if isinstance(outcome, Exception):
                 self.check_refusal(outcome, name)
                 continue
-            assert outcome.duplicate is (self.known.get(name) == "pending")
+            _, is_duplicate = outcome
+            assert is_duplicate is (self.known.get(name) == "pending")
             self.known[name] = "pending"
 
     @rule(

@@ -108,17 +108,8 @@ class HalfRequest(NamedTuple):
         return self.copy._replace(properties=properties)
 
 
-class HalfStored(NamedTuple):
-    """A stored half message."""
-
-    half: HalfMessage
-    """The half message, where it is stored."""
-    duplicate: bool
-    """Whether it had been stored before."""
-
-
-HalfOutcome: TypeAlias = HalfStored | Exception
-"""The outcome of storing a half message: its transaction, or the error."""
+HalfOutcome: TypeAlias = tuple[Appended, bool] | Exception
+"""Where a half message waits, and whether it had been stored before; or why it is not stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,9 +140,7 @@ class Halves:
         self._limits = limits
         self._is_draining = is_draining
 
-    def store_rows(
-        self, rows: Sequence[Rows], born_host: Host
-    ) -> list[tuple[Appended, bool] | Exception]:
+    def store_rows(self, rows: Sequence[Rows], born_host: Host) -> list[HalfOutcome]:
         """Store half messages, each a row of one valid record, without waiting for the promise.
 
         Args:
@@ -184,7 +173,7 @@ class Halves:
                 outcomes[position] = error
         taking.append()
         outcomes |= taking.outcomes
-        return [_place_of(outcomes[position]) for position in range(len(rows))]
+        return [outcomes[position] for position in range(len(rows))]
 
     def _take(
         self,
@@ -200,7 +189,8 @@ class Halves:
             taking.append()  # The request has it twice: the second is a repeat of the first.
         stored = self._stored(request)
         if stored is not None:
-            taking.outcomes[position] = HalfStored(stored, duplicate=True)
+            # The promise for a place in a record is that for the whole record.
+            taking.outcomes[position] = _place(stored, stored.commit_log_offset + 1), True
             return
         if request.demand is not None:
             self._log.promises.check(request.demand)
@@ -301,6 +291,7 @@ class _Taking:
         except StorageError as error:
             self.outcomes |= dict.fromkeys((position for position, *_ in placed), error)
             return
+        ends = *appended.starts[1:], appended.next_commit_log_offset
         for row, (position, request, _) in enumerate(placed):
             half = HalfMessage(
                 transaction_id=request.unique_id,
@@ -314,16 +305,10 @@ class _Taking:
             )
             half = half_message_with(request.properties, half)
             self._table.stored(half)
-            self.outcomes[position] = HalfStored(half, duplicate=False)
+            self.outcomes[position] = _place(half, int(ends[row])), False
 
 
-def _place_of(outcome: HalfOutcome) -> tuple[Appended, bool] | Exception:
-    """Where a half message waits, and whether it had been stored before."""
-    if isinstance(outcome, Exception):
-        return outcome
-    half = outcome.half
-    place = half.commit_log_offset
-    # The promise for a place in a record is that for the whole record.
-    edges = place, place + 1
-    appended = Appended.of_row(half.queue_offset, edges, half.store_timestamp_ms, (place,))
-    return appended, outcome.duplicate
+def _place(half: HalfMessage, end: int) -> Appended:
+    """Where a half message waits: its record, to its end or a place in it."""
+    begin = half.commit_log_offset
+    return Appended.of_row(half.queue_offset, (begin, end), half.store_timestamp_ms, (begin,))
