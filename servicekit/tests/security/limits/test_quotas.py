@@ -203,7 +203,7 @@ async def test_readers_are_slowed_and_never_refused(calling, moment):
     call = calling(None)
     call.gate.change_rules(AccessRules(version=2, quotas=[quota(2, TOPIC, "", 100)]))
     for _ in range(3):
-        charging.charge_handed_out("orders", 10**6)
+        charging.charge_handed_out([("orders", 10**6)])
         charging.check_topics(["orders"])
     await charging.wait_for_quotas(call)
     assert calling.waits == [5.0]

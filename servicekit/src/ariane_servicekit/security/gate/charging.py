@@ -76,15 +76,21 @@ def charge_stored(topics: Sequence[str], edges: Sequence[int]) -> None:
             _owe(call, meter)
 
 
-def charge_handed_out(topic: str, size_bytes: int) -> None:
-    """Charge records to the topic that they were read from; the call waits for that."""
+def charge_handed_out(sizes: Iterable[tuple[str, int]]) -> None:
+    """Charge records to the topics that they were read from; the call waits for that.
+
+    Args:
+        sizes: Topics and bytes; looked at only where topics have quotas.
+    """
     call, quotas = _place()
-    if call is None or quotas is None or not size_bytes:
+    if call is None or quotas is None:
         return
-    meter = quotas.topic(topic)
-    if meter is not None:
-        meter.charge(RECEIVED, size_bytes, quotas.now_s())
-        _owe(call, meter)
+    now_s = quotas.now_s()
+    for topic, size_bytes in sizes:
+        meter = quotas.topic(topic) if size_bytes else None
+        if meter is not None:
+            meter.charge(RECEIVED, size_bytes, now_s)
+            _owe(call, meter)
 
 
 def charge_request(call: Call, octets: bytes) -> None:

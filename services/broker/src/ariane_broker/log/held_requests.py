@@ -118,10 +118,10 @@ class HeldRequests:
             codes = tag_codes.get(queue)
             if codes is None:
                 self._watches.setdefault(queue, {})[watch] = None
-                continue
-            tagged = self._tagged.setdefault(queue, {})
-            for code in codes:
-                tagged.setdefault(code, {})[watch] = None
+            else:
+                tagged = self._tagged.setdefault(queue, {})
+                for code in codes:
+                    tagged.setdefault(code, {})[watch] = None
         return watch
 
     def forget(self, watch: Watch) -> None:

@@ -133,7 +133,7 @@ class QueueMeasures:
             yield max(0, now_ms - oldest_ms) / 1000, _names(group_topic)
 
     def _take(self, walk: _Walk) -> Iterator[None]:
-        """Count everything; yields once for each queue and each offset of a group."""
+        """Count everything; yields once for each queue, and twice for each offset of a group."""
         for queue in self._store.walk_queues():
             if queue is not None:
                 self._count_queue(walk, *queue)
@@ -141,6 +141,8 @@ class QueueMeasures:
         for place in self._offsets.places("", ""):
             if place is not None:
                 self._count_place(walk, place)
+                # To look at sizes takes as long as all else.
+                yield None
             yield None
 
     def _count_queue(self, walk: _Walk, topic: str, queue_id: int) -> None:

@@ -123,7 +123,7 @@ class PullServicer(PullServiceServicer):
             self._pull_range.read(order, lease_of(self._answers, context))
         ) as chunks:
             async for chunk in chunks:
-                charge_handed_out(order.topic, int(chunk.sizes.sum()))
+                charge_handed_out([(order.topic, int(chunk.sizes.sum()))])
                 # Bytes, as with streams of pulls.
                 yield cast("pull_pb.PullRangeResponse", range_answer(chunk))
 
@@ -184,8 +184,7 @@ class PullServicer(PullServiceServicer):
 
 
 def _charge(pulled: list[PulledQueue]) -> None:
-    for queue in pulled:
-        charge_handed_out(queue.queue.topic, queue.size_bytes)
+    charge_handed_out((queue.queue.topic, queue.size_bytes) for queue in pulled)
 
 
 async def _order_of(request: pull_pb.StreamPullsRequest) -> StreamOrder:

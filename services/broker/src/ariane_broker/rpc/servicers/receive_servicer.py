@@ -168,5 +168,4 @@ class ReceiveServicer(ReceiveServiceServicer):
 
 
 def _charge(handed: Sequence[HandedOut]) -> None:
-    for out in handed:
-        charge_handed_out(out.queue.topic, out.size_bytes)
+    charge_handed_out((out.queue.topic, out.size_bytes) for out in handed)
