@@ -6,6 +6,7 @@ Each record comes once, none before its time, and what was due at the commit wit
 import asyncio
 import random
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -26,7 +27,10 @@ from ariane_broker.spark_batches.batch_records import (
     StageRequest,
     checksum_of,
 )
+from ariane_broker.spark_batches.batch_staging import BatchStaging
 from ariane_broker.spark_batches.batch_table import BatchTable
+from ariane_broker.spark_batches.batch_telling import BatchTelling
+from ariane_broker.spark_batches.sink_peers import SinkPeers
 from ariane_broker.spark_batches.stage_format import StagedBlock
 from ariane_broker.topics.topic_table import TopicConfig
 from ariane_record import decode_record
@@ -39,6 +43,7 @@ from services.broker.tests.log_side import FlushedAtOnce, broker_log
 ROOT = Path("/store")
 HOST = ("10.1.2.3", 4000)
 QUEUES = 2
+NAME = "broker-a"
 ORDERS = TopicConfig(topic="orders", read_queue_count=QUEUES, write_queue_count=QUEUES)
 DAY_MS = 86_400_000
 PUT_MS = DAY_MS
@@ -121,18 +126,28 @@ class Broker:
             now_ms=now_ms,
             check_table=lambda block: None,
         )
-        publication = PublicationWithoutLoop(log, self.table, Topics().find, parking, self.clock)
-        self.publication = publication
-        self.commits = BatchCommits(
+        # One broker alone calls no other.
+        telling = BatchTelling(log, self.table, Mock(SinkPeers), broker_name=NAME, now_ms=now_ms)
+        self.publication = PublicationWithoutLoop(
+            log, self.table, Topics().find, parking, telling, clock=self.clock
+        )
+        self.staging = BatchStaging(
             log,
             self.table,
             Topics(),
-            publication,
             parking,
-            broker_name="broker-a",
             now_ms=now_ms,
             body_bytes_max=4000,
             is_draining=lambda: False,
+        )
+        self.commits = BatchCommits(
+            log,
+            self.table,
+            self.publication,
+            telling,
+            broker_name=NAME,
+            now_ms=now_ms,
+            chance=self.dice,
         )
         self.delivery = Delivery(log, Topics().find)
 
@@ -160,7 +175,7 @@ class Broker:
             keys=[[f"k{number}"] for number in numbers],
             unique_ids=[f"{token}-{number}" for number in numbers],
         )
-        await self.commits.stage(
+        await self.staging.stage(
             StageRequest(
                 BatchKey("q", batch_id),
                 AttemptKey(partition_id, token),

@@ -27,7 +27,7 @@ async def test_what_would_go_is_told_and_then_goes(running, tmp_path):
         before = sorted(files.iterdir())
         told = await broker.broker.CleanBroker(broker_pb.CleanBrokerRequest(validate_only=True))
         assert (told.segment_count, told.byte_count, told.message_count) == (2, 2 << 20, 4)
-        assert sorted(files.iterdir()) == before
+        assert all(path.exists() for path in before)
         assert await broker.bodies("orders")
 
         done = await broker.broker.CleanBroker(broker_pb.CleanBrokerRequest())
