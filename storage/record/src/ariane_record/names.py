@@ -1,8 +1,9 @@
 """The rules for names of topics and consumer groups.
 
-A user's name has only letters, digits, ``_`` and ``-``. The system has names of its own, which no
-user may use: ``%RETRY%`` and ``%DLQ%`` before the name of a group, and the topics and groups listed
-here, which are the same as in RocketMQ.
+A user's name has only letters, digits, ``_`` and ``-``; stores of Java brokers bring along names
+that have ``%`` and ``|`` too, which are used and not made. The system has names of its own, which
+no user may use: ``%RETRY%`` and ``%DLQ%`` before the name of a group, and the topics and groups
+listed here, which are the same as in RocketMQ.
 """
 
 from __future__ import annotations
@@ -90,20 +91,18 @@ def check_topic_name(name: str, *, system: bool = False) -> str:
 
     Args:
         name: The topic.
-        system: Whether topics of the system are legal too.
+        system: Whether other topics are legal too: topics of the system, and topics of Java
+            brokers, whose rules allow "%" and "|".
 
     Raises:
         IllegalName: It breaks a rule, which the error names.
     """
-    if not is_system_topic(name):
-        return _checked_user_name("topic", name, TOPIC_NAME_LENGTH_MAX)
     if not system:
-        raise IllegalName(f"topic {name!r} belongs to the system")
-    if len(name) > SYSTEM_TOPIC_NAME_LENGTH_MAX or _SYSTEM_NAME.fullmatch(name) is None:
-        raise IllegalName(
-            f"topic {name!r}: 1 to {SYSTEM_TOPIC_NAME_LENGTH_MAX} letters, digits, '_', '-', '%'"
-        )
-    return name
+        if is_system_topic(name):
+            raise IllegalName(f"topic {name!r} belongs to the system")
+        return _checked_user_name("topic", name, TOPIC_NAME_LENGTH_MAX)
+    length_max = SYSTEM_TOPIC_NAME_LENGTH_MAX if is_system_topic(name) else TOPIC_NAME_LENGTH_MAX
+    return _checked_system_name("topic", name, length_max)
 
 
 def check_group_name(name: str, *, system: bool = False) -> str:
@@ -121,17 +120,20 @@ def check_group_name(name: str, *, system: bool = False) -> str:
         if is_system_group(name):
             raise IllegalName(f"group {name!r} belongs to the system")
         return _checked_user_name("group", name, GROUP_NAME_LENGTH_MAX)
-    if len(name) > SYSTEM_GROUP_NAME_LENGTH_MAX or _SYSTEM_NAME.fullmatch(name) is None:
-        raise IllegalName(
-            f"group {name!r}: 1 to {SYSTEM_GROUP_NAME_LENGTH_MAX} letters, digits, '_', '-', '%',"
-            " '|'"
-        )
-    return name
+    return _checked_system_name("group", name, SYSTEM_GROUP_NAME_LENGTH_MAX)
 
 
 def _checked_user_name(kind: str, name: str, length_max: int) -> str:
     if len(name) > length_max or _USER_NAME.fullmatch(name) is None:
         raise IllegalName(f"{kind} {name!r}: 1 to {length_max} letters, digits, '_' or '-'")
+    return name
+
+
+def _checked_system_name(kind: str, name: str, length_max: int) -> str:
+    if len(name) > length_max or _SYSTEM_NAME.fullmatch(name) is None:
+        raise IllegalName(
+            f"{kind} {name!r}: 1 to {length_max} letters, digits, '_', '-', '%' or '|'"
+        )
     return name
 
 

@@ -337,7 +337,7 @@ class Intake:
 
     def _new_info(self, topic: str) -> TopicInfo:
         info = TopicInfo(
-            checked_topic(topic),
+            checked_topic(topic, of_java=True),
             id_digits=self._unique_ids.digit_count,
             sequenced=self._settings.idempotent,
             sticky_first=self._random.getrandbits(16),
