@@ -5,7 +5,6 @@ import pytest
 from grpc import aio
 
 from apache.rocketmq.v2 import admin_pb2 as admin
-from apache.rocketmq.v2 import definition_pb2 as dp
 from apache.rocketmq.v2 import service_pb2 as pb
 from apache.rocketmq.v2.admin_pb2_grpc import AdminStub
 
@@ -48,13 +47,3 @@ async def test_a_stream_that_neither_sends_nor_receives_is_refused(client):
     code, text = await refusal(stream.read())
     assert code is grpc.StatusCode.INVALID_ARGUMENT
     assert "publishing or subscription" in text
-
-
-async def test_names_in_a_namespace_are_those_of_rocketmq_and_illegal_here(
-    client, ariane_topic, group
-):
-    message = client.message(ariane_topic)
-    message.topic.resource_namespace = "shop"
-    sent = await client.send_messages(message)
-    assert sent.status.code == dp.TOPIC_NOT_FOUND, sent
-    assert f"shop%{ariane_topic}" in sent.status.message

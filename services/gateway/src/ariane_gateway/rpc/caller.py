@@ -1,11 +1,28 @@
-"""Who calls, and the names in requests."""
+"""Who calls, and the names in requests.
+
+A topic is told by its name alone, as by RocketMQ's proxy: the namespace of a resource is no part of
+it. Names with ``%`` and ``|`` go to the brokers: they make none, but may have one in a store that
+was RocketMQ's.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import re
+from functools import lru_cache
+from typing import Final, NamedTuple
 
 from apache.rocketmq.v2.definition_pb2 import Code, Resource
 from ariane_gateway.rpc.statuses import Illegal
+from ariane_record.names import (
+    DEAD_LETTER_PREFIX,
+    GROUP_NAME_LENGTH_MAX,
+    RETRY_PREFIX,
+    TOPIC_NAME_LENGTH_MAX,
+    is_system_group,
+    is_system_topic,
+)
+
+_SPELLING: Final = re.compile(r"[%|A-Za-z0-9_-]+")
 
 
 class Caller(NamedTuple):
@@ -32,30 +49,57 @@ class Caller(NamedTuple):
         return *self[:4], self.user
 
 
-def topic_of(resource: Resource) -> str:
-    """The topic that a resource names.
+@lru_cache(maxsize=1024)
+def topic_named(name: str) -> str:
+    """A topic's name, by the rules of RocketMQ's proxy.
 
     Raises:
         Illegal: ILLEGAL_TOPIC.
     """
-    if not resource.name.strip():
+    if not name.strip():
         raise Illegal(Code.ILLEGAL_TOPIC, "the topic is missing")
-    return _in_namespace(resource)
+    _check_spelling(Code.ILLEGAL_TOPIC, "topic", name, TOPIC_NAME_LENGTH_MAX)
+    if is_system_topic(name) and not name.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX)):
+        raise Illegal(Code.ILLEGAL_TOPIC, f"topic {name!r} belongs to the system")
+    return name
 
 
-def group_of(resource: Resource) -> str:
-    """The consumer group that a resource names.
+@lru_cache(maxsize=1024)
+def group_named(name: str) -> str:
+    """A consumer group's name, by the rules of RocketMQ's proxy.
 
     Raises:
         Illegal: ILLEGAL_CONSUMER_GROUP.
     """
-    if not resource.name.strip():
+    if not name.strip():
         raise Illegal(Code.ILLEGAL_CONSUMER_GROUP, "the consumer group is missing")
-    return _in_namespace(resource)
+    _check_spelling(Code.ILLEGAL_CONSUMER_GROUP, "group", name, GROUP_NAME_LENGTH_MAX)
+    if is_system_group(name):
+        raise Illegal(Code.ILLEGAL_CONSUMER_GROUP, f"group {name!r} belongs to the system")
+    return name
 
 
-def _in_namespace(resource: Resource) -> str:
-    """The name within its namespace, as RocketMQ writes it."""
-    if resource.resource_namespace:
-        return f"{resource.resource_namespace}%{resource.name}"
-    return resource.name
+def topic_of(resource: Resource) -> str:
+    """The topic that a resource names, whatever its namespace.
+
+    Raises:
+        Illegal: ILLEGAL_TOPIC.
+    """
+    return topic_named(resource.name)
+
+
+def group_of(resource: Resource) -> str:
+    """The consumer group that a resource names, whatever its namespace.
+
+    Raises:
+        Illegal: ILLEGAL_CONSUMER_GROUP.
+    """
+    return group_named(resource.name)
+
+
+def _check_spelling(code: Code.ValueType, kind: str, name: str, length_max: int) -> None:
+    if len(name) > length_max or _SPELLING.fullmatch(name) is None:
+        raise Illegal(
+            code,
+            f"{kind} {name!r:.140}: 1 to {length_max} letters, digits, '_', '-', '%' or '|'",
+        )

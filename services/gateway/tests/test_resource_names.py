@@ -1,0 +1,113 @@
+"""Names of topics and groups, and namespaces, are judged as by RocketMQ's proxy."""
+
+import pytest
+
+from apache.rocketmq.v2 import definition_pb2 as dp
+from apache.rocketmq.v2 import service_pb2 as pb
+from ariane_gateway.app import GatewayApp
+from ariane_gateway.rpc.caller import group_of, topic_of
+from ariane_gateway.rpc.statuses import Illegal
+from ariane_gateway.settings import GatewaySettings
+from ariane_servicekit import Address, serving
+from ariane_servicekit.running.processes import LocalCluster
+from ariane_storage import OsDisk, StateFile
+from ariane_testkit.small_store import SMALL_STORE
+
+BOTH = ["a%b", "%x", "a|b", "|", "a-b_C9", "a%b%c"]
+NEITHER = ["", " ", "a.b", "a+b", "a b", "a\n", "ü", "a/b", "..", "a@b"]
+
+
+@pytest.mark.parametrize("name", [*BOTH, "x" * 127, "%DLQ%g", "%RETRY%a%b", "RMQ_SYS"])
+def test_topics_that_clients_may_name(name):
+    assert topic_of(dp.Resource(name=name)) == name
+    assert topic_of(dp.Resource(name=name, resource_namespace="shop")) == name
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(*NEITHER, "x" * 128, "%RETRY%" + "x" * 121),
+        *("rmq_sys_x", "RMQ_SYS_TRACE_TOPIC", "TBW102", "BenchmarkTest", "SCHEDULE_TOPIC_XXXX"),
+    ],
+)
+def test_topics_that_no_client_names(name):
+    with pytest.raises(Illegal) as raised:
+        topic_of(dp.Resource(name=name))
+    assert raised.value.status.code == dp.ILLEGAL_TOPIC
+
+
+@pytest.mark.parametrize("name", [*BOTH, "x" * 120])
+def test_groups_that_clients_may_name(name):
+    assert group_of(dp.Resource(name=name)) == name
+    assert group_of(dp.Resource(name=name, resource_namespace="shop")) == name
+
+
+@pytest.mark.parametrize("name", [*NEITHER, "x" * 121, "x" * 255, "CID_RMQ_SYS_TRANS"])
+def test_groups_that_no_client_names(name):
+    with pytest.raises(Illegal) as raised:
+        group_of(dp.Resource(name=name))
+    assert raised.value.status.code == dp.ILLEGAL_CONSUMER_GROUP
+
+
+async def test_a_namespace_is_no_part_of_a_name(client, ariane_topic, group):
+    message = client.message(ariane_topic)
+    message.topic.resource_namespace = "shop"
+    sent = await client.send_messages(message)
+    assert sent.status.code == dp.OK, sent
+    _, (received,) = await client.receive(ariane_topic, group)
+    assert received.topic == dp.Resource(name=ariane_topic)
+    assert received.system_properties.message_id == message.system_properties.message_id
+    entry = pb.AckMessageEntry(
+        message_id=received.system_properties.message_id,
+        receipt_handle=received.system_properties.receipt_handle,
+    )
+    elsewhere = pb.AckMessageRequest(
+        group=dp.Resource(name=group, resource_namespace="bar"),
+        topic=dp.Resource(name=ariane_topic, resource_namespace="bar"),
+        entries=[entry],
+    )
+    assert (await client.call("AckMessage", elsewhere)).status.code == dp.OK
+
+
+async def test_brokers_make_no_name_that_rocketmq_alone_allows(client, ariane_topic):
+    for topic in ("shop%orders", "a|b"):
+        assert (await client.queues(topic)).status.code == dp.ILLEGAL_TOPIC
+        sent = await client.send_messages(client.message(topic))
+        assert sent.status.code == dp.ILLEGAL_TOPIC
+        assert repr(topic) in sent.status.message
+    assert (await client.queues("%DLQ%nobody")).status.code == dp.TOPIC_NOT_FOUND
+    status, _ = await client.receive(ariane_topic, "team|billing%old")
+    assert status.code == dp.ILLEGAL_CONSUMER_GROUP
+
+
+TAKEN_TOPIC = "shop%orders|eu"
+TAKEN_GROUP = "team|billing%old"
+
+
+def write_taken_store(config):
+    """What a broker in Java leaves of a topic and a group."""
+    version = {"counter": 1, "stateVersion": 0, "timestamp": 1}
+    topic = {"topicName": TAKEN_TOPIC, "perm": 6, "readQueueNums": 1, "writeQueueNums": 1}
+    topics = {"dataVersion": version, "topicConfigTable": {TAKEN_TOPIC: topic}}
+    StateFile(config / "topics.json", OsDisk()).save(topics)
+    group = {"groupName": TAKEN_GROUP, "consumeEnable": True, "retryMaxTimes": 16}
+    groups = {"dataVersion": version, "subscriptionGroupTable": {TAKEN_GROUP: group}}
+    StateFile(config / "subscriptionGroup.json", OsDisk()).save(groups)
+    StateFile(config / "consumerOffset.json", OsDisk()).save({"offsetTable": {}})
+
+
+@pytest.mark.slow
+async def test_names_of_a_store_that_was_taken_over_go_on(tmp_path, connect):
+    write_taken_store(tmp_path / "broker-a" / "config")
+    with LocalCluster(tmp_path, extra_broker_args=SMALL_STORE) as cluster:
+        settings = GatewaySettings(
+            listen=Address("127.0.0.1", 0), name_servers=cluster.name_servers, grace_s=0.1
+        )
+        async with serving(settings, GatewayApp) as address:
+            client = connect(str(address))
+            await client.send(TAKEN_TOPIC, b"a teapot")
+            _, (message,) = await client.receive(TAKEN_TOPIC, TAKEN_GROUP)
+            assert message.body == b"a teapot"
+            assert message.topic.name == TAKEN_TOPIC
+            done = await client.ack(TAKEN_TOPIC, TAKEN_GROUP, message)
+            assert done.status.code == dp.OK, done
