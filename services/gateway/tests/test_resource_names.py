@@ -111,3 +111,14 @@ async def test_names_of_a_store_that_was_taken_over_go_on(tmp_path, connect):
             assert message.topic.name == TAKEN_TOPIC
             done = await client.ack(TAKEN_TOPIC, TAKEN_GROUP, message)
             assert done.status.code == dp.OK, done
+            half = await client.send(TAKEN_TOPIC, b"a cup", dp.TRANSACTION)
+            ending = pb.EndTransactionRequest(
+                topic=dp.Resource(name=TAKEN_TOPIC),
+                message_id=half.message_id,
+                transaction_id=half.transaction_id,
+                resolution=dp.COMMIT,
+            )
+            ended = await client.call("EndTransaction", ending)
+            assert ended.status.code == dp.OK, ended
+            _, (message,) = await client.receive(TAKEN_TOPIC, TAKEN_GROUP, hold_s=10)
+            assert message.body == b"a cup"

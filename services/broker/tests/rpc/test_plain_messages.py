@@ -9,6 +9,7 @@ from ariane.broker.v1 import topic_service_pb2 as topic_pb
 from ariane.common.v1 import message_pb2 as message_pb
 from ariane.common.v1 import subscription_pb2 as subscription_pb
 from ariane_record.single.message_id import encode_offset_message_id
+from ariane_storage import OsDisk, StateFile
 
 
 def send(broker, *messages, topic="orders", **fields):
@@ -44,6 +45,19 @@ def full_message():
     )
     message.create_time.FromMilliseconds(1_700_000_000_123)
     return message
+
+
+async def test_a_topic_that_a_java_broker_left_is_written_to_whatever_its_name(running, tmp_path):
+    topic = "shop%orders|eu"
+    entry = {"topicName": topic, "perm": 6, "readQueueNums": 1, "writeQueueNums": 1}
+    config = tmp_path / "store" / "config"
+    version = {"counter": 1, "stateVersion": 0, "timestamp": 1}
+    table = {"dataVersion": version, "topicConfigTable": {topic: entry}}
+    StateFile(config / "topics.json", OsDisk()).save(table)
+    StateFile(config / "consumerOffset.json", OsDisk()).save({"offsetTable": {}})
+    async with running() as broker:
+        await send(broker, message_pb.Message(topic=topic, body=b"a"), topic=topic)
+        assert [m.body for m in (await pull(broker, topic=topic)).messages] == [b"a"]
 
 
 async def test_a_message_comes_back_with_all_its_fields(broker):
