@@ -21,6 +21,7 @@ from ariane_broker.log.room import LogRoom, log_room
 from ariane_broker.naming.room import standing_in
 from ariane_broker.read.queue_lookup import QueueLookup
 from ariane_broker.read.range_pull import PullRange
+from ariane_broker.read.topic_retention import HIDING_S, TopicRetention
 from ariane_broker.replication.database_row import DatabaseRow
 from ariane_broker.replication.log_taker import LogTaker
 from ariane_broker.replication.operating import ReplicaOperations, SetStatus
@@ -35,7 +36,7 @@ from ariane_broker.rpc.rpc_services import CLIENTS, REPLICATION, rpc_service
 from ariane_broker.rpc.servicers.pull_servicer import PullServicer
 from ariane_broker.rpc.servicers.replication_servicers import ReplicaSetServicer
 from ariane_broker.topics.topic_table import TopicTable
-from ariane_servicekit import AnswerBudget, StartRefused, new_id
+from ariane_servicekit import AnswerBudget, Loop, StartRefused, new_id
 from ariane_servicekit.database import Database, DatabaseError
 from ariane_storage.disk.disk import Disk
 from ariane_storage.state_file import StateFile
@@ -67,6 +68,15 @@ class _Reading(NamedTuple):
     """Answers pulls."""
     read_state: Callable[[], Awaitable[None]]
     """Reads the files of topics."""
+    hide: Callable[[], Awaitable[None]]
+    """Hides what is too old for its topic, or was purged, as the primary does."""
+    hiding: Loop
+    """Does so again and again."""
+
+    async def follow_state(self) -> None:
+        """Read the files again, which have changed, and soon hide what they want."""
+        await self.read_state()
+        self.hiding.wake()
 
 
 def _reading(
@@ -84,9 +94,16 @@ def _reading(
     epochs = LogEpochs(store, log.statistics, draw=lambda _: 0)
     followed = FollowedState(topics, StateFile(files.config / "topics.json", environment.disk))
 
+    lookup = QueueLookup(store, topics, log.cold_reads, open_log=gate.open)
+    retention = TopicRetention(store, topics, lookup, log.cold_reads)
+
     async def read_state() -> None:
         loop = asyncio.get_running_loop()
         followed.take(await loop.run_in_executor(environment.threads.keeper, followed.read))
+
+    async def hide() -> None:
+        if not gate.is_agreeing():
+            await retention.apply()
 
     servicer = PullServicer(
         # Never called: these methods are refused before.
@@ -95,13 +112,15 @@ def _reading(
         PullRange(
             store, topics, log.held, log.statistics, epochs, log.cold_reads, open_log=gate.open
         ),
-        QueueLookup(store, topics, log.cold_reads, open_log=gate.open),
+        lookup,
         epochs=epochs,
         answers=AnswerBudget(settings.answer_bytes_max),
         broker_name=settings.broker_name,
         now_ms=environment.store_clock.now_ms,
     )
-    return _Reading(topics, ReplicaPulls(primary_address, servicer, store, gate), read_state)
+    pulls = ReplicaPulls(primary_address, servicer, store, gate)
+    hiding = Loop("topic-retention", hide, interval_s=HIDING_S, clock=environment.clock)
+    return _Reading(topics, pulls, read_state, hide, hiding)
 
 
 def _gate(
@@ -178,7 +197,7 @@ def compose_replica(environment: Environment, on_won: Callable[[WonElection], No
         mending=_mending(environment, store, state, lambda: status().replica_set.begin),
         is_relied_on=lambda: settings.broker_id in status().replica_set.in_sync,
         on_taken=lambda: log.keeping.appended(store.max_offset),
-        on_state=reading.read_state,
+        on_state=reading.follow_state,
     )
 
     def status() -> SetStatus:
@@ -202,6 +221,8 @@ def compose_replica(environment: Environment, on_won: Callable[[WonElection], No
         close_row=database.close,
         on_elected=lambda elected: on_won(WonElection(elected, database.close)),
         read_state=reading.read_state,
+        hide=reading.hide,
+        hiding=reading.hiding,
     )
     return life
 

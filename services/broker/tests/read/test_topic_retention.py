@@ -7,7 +7,10 @@ from grpc import StatusCode, aio
 
 from ariane.broker.v1 import pull_service_pb2 as pull_pb
 from ariane.broker.v1 import topic_service_pb2 as topic_pb
+from ariane_broker import replica_app
+from ariane_broker.app import on_this_machine
 from ariane_broker.read import topic_retention
+from ariane_servicekit import Address, StopRequest
 from ariane_storage.store import Store
 
 HOUR_MS = 3_600_000
@@ -92,6 +95,40 @@ async def test_what_was_stored_before_a_time_is_hidden_until_that_is_undone(runn
             await show_since(broker, "yesterday")
         await show_since(broker, "")
         await wait_for_begin(broker, "orders", 0)
+
+
+async def test_a_replica_hides_the_same(running, settings_for, tmp_path, monkeypatch, ahead):
+    monkeypatch.setattr("ariane_broker.replica_app.HIDING_S", 0.01)
+    async with running() as broker:
+        await broker.create_topic("orders", attributes={"retention.ms": str(HOUR_MS)})
+        await broker.store("orders", [b"old"])
+        await asyncio.sleep(0.002)
+        stored = await broker.store("orders", [b"new"])
+        await show_since(broker, str(stored.store_time.ToMilliseconds()))
+    url = f"sqlite:///{tmp_path}/set.db"
+    settings = settings_for(replica_set_url=url, broker_id=1, primary_lease_s=0.2)
+    life = replica_app.compose_replica(on_this_machine(settings, StopRequest()), lambda _: None)
+
+    def begin():
+        return life._log.store.queue_bounds("orders", 0)[0]
+
+    async def wait_until_begin(offset):
+        async with asyncio.timeout(60):
+            while begin() != offset:  # noqa: ASYNC110 - of the replica
+                await asyncio.sleep(0.005)
+
+    await life.recover(Address("127.0.0.1", 1))
+    try:
+        assert begin() == 1
+        topics = settings.store_path / "config" / "topics.json"
+        topics.write_text(topics.read_text().replace("shown.since.ms", "else"))
+        await life._client._on_state()
+        await life.serve_started(Address("127.0.0.1", 1))
+        await wait_until_begin(0)
+        ahead["ms"] = HOUR_MS + 600_000
+        await wait_until_begin(2)
+    finally:
+        await life.stop()
 
 
 async def show_since(broker, text):

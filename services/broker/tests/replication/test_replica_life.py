@@ -48,6 +48,8 @@ async def life():
         close_row=None,
         on_elected=None,
         read_state=nothing,
+        hide=nothing,
+        hiding=None,
     )
     row = ReplicaSet().begun(0, "h:0", set_id="s").at(1, "h:1").elected(0, 1)
     life._standing = SimpleNamespace(

@@ -12,6 +12,19 @@ from ariane_servicekit.error_table import ERROR_TABLE
 
 _PREFIX: Final = "ERROR_REASON_"
 _CLIENT_SILENT: Final = "CLIENT_SILENT"
+_ALIVE: Final = frozenset(
+    {
+        "STORE_FULL",
+        "SERVICE_BUSY",
+        "QUOTA_EXCEEDED",
+        "QUEUE_UNDER_REPAIR",
+        "QUEUE_ORDER_UNKNOWN",
+        "GROUP_PAUSED",
+        "TOO_FEW_IN_SYNC",
+        _CLIENT_SILENT,
+    }
+)
+"""Reasons of those who are there, and cannot do it now: their own reason says why."""
 _KNOWN: Final = frozenset(ErrorReason.keys())
 
 
@@ -22,11 +35,7 @@ def public_error(error: ArianeError) -> ServiceError:
     if error.outcome_unknown and error.reason != _CLIENT_SILENT:
         unconfirmed = ErrorReason.ERROR_REASON_CHANGE_UNCONFIRMED
         return ServiceError(unconfirmed, message, {"cause": error.reason, **error.metadata})
-    if isinstance(error, ServiceUnavailable | DeadlinePassed) and error.reason not in {
-        "STORE_FULL",
-        "SERVICE_BUSY",
-        _CLIENT_SILENT,
-    }:
+    if isinstance(error, ServiceUnavailable | DeadlinePassed) and error.reason not in _ALIVE:
         reason = ErrorReason.ERROR_REASON_PEER_UNREACHABLE
         return ServiceError(reason, message, {"cause": error.reason, **error.metadata})
     if _PREFIX + error.reason in _KNOWN:

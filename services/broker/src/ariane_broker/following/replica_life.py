@@ -78,12 +78,15 @@ class ReplicaLife:
         close_row: Callable[[], None],
         on_elected: Callable[[Elected], None],
         read_state: Callable[[], Awaitable[None]],
+        hide: Callable[[], Awaitable[None]],
+        hiding: Loop,
     ) -> None:
         """``make_standing`` takes the replica's address, and whether its log may lack its end.
 
         ``may_lack_end`` tells that from whether the previous process has crashed; it blocks, and
         keeps the answer over starts. ``on_elected`` is called with an election that was won; the
-        shared row then stays open.
+        shared row then stays open. ``hide`` hides messages that are too old for their topics, or
+        purged, and ``hiding`` does so again and again.
         """
         self._environment = environment
         self._log = log
@@ -95,6 +98,8 @@ class ReplicaLife:
         self._close_row = close_row
         self._on_elected = on_elected
         self._read_state = read_state
+        self._hide = hide
+        self._hiding = hiding
         self._standing: Standing | None = None
         self._following: asyncio.Task[None] | None = None
         self._followed = ("", 0)
@@ -173,6 +178,7 @@ class ReplicaLife:
         try:
             lacks_end = await loop.run_in_executor(threads.state, self._open_store, reached)
             await self._read_state()
+            await self._hide()
         except (StorageError, OSError) as error:
             raise StartRefused(str(error)) from error
         self._standing = self._make_standing(str(reached), lacks_end)
@@ -192,6 +198,7 @@ class ReplicaLife:
         The process reports that it is ready once the replica follows, or is primary.
         """
         self._log.keeping.start()
+        self._hiding.start()
         self._watching.start(at_once=True)
         with suppress(TimeoutError):
             async with asyncio.timeout(
@@ -214,6 +221,7 @@ class ReplicaLife:
         threads, loop = self._environment.threads, asyncio.get_running_loop()
         await self._watching.stop()
         await self._stop_following()
+        await self._hiding.stop()
         await self._log.keeping.stop()
         await asyncio.to_thread(threads.flusher.shutdown)
         await asyncio.to_thread(threads.keeper.shutdown)

@@ -57,12 +57,17 @@ class TopicRetention:
         self._lookup = lookup
         self._cold_reads = cold_reads
         self._known: dict[str, _Wish] = {}
+        self._unsettled: set[str] = set()
+        """Topics that changed, and whose queues do not all show what they must: a turn failed."""
 
     async def apply(self) -> None:
         """Hide what is too old by now; show again what is not, after a change of a topic."""
         now_ms = self._store.believed_ms()
         wanted = dict(await in_turns(map(_wish_of, self._topics.walk())))
-        changed = {topic for topic, known in self._known.items() if wanted.get(topic) != known}
+        self._unsettled |= {
+            topic for topic, known in self._known.items() if wanted.get(topic) != known
+        }
+        changed = frozenset(self._unsettled)
         self._known = wanted
         steps = (
             partial(self._apply_to, topic, queue_id, now_ms, is_changed=topic in changed)
@@ -70,6 +75,7 @@ class TopicRetention:
             for queue_id in self._queue_ids(topic)
         )
         await self._cold_reads.in_turns(QUERIES, each_warm(steps))
+        self._unsettled -= changed
 
     def _queue_ids(self, topic: str) -> range:
         config = self._topics.find(topic)
