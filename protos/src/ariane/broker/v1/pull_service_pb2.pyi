@@ -633,6 +633,7 @@ class PullRangeRequest(_message.Message):
     PROJECTION_FIELD_NUMBER: _builtins.int
     CHUNK_BYTES_FIELD_NUMBER: _builtins.int
     LOG_EPOCH_FIELD_NUMBER: _builtins.int
+    SKIP_EXPIRED_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     """The topic."""
     queue_id: _builtins.int
@@ -647,6 +648,8 @@ class PullRangeRequest(_message.Message):
     """About how many bytes one answer holds, 64 KiB to 4 MiB; 0 means 2 MiB."""
     log_epoch: _builtins.int
     """The log epoch that the range was learnt in; 0: not checked."""
+    skip_expired: _builtins.bool
+    """Whether messages that have expired are passed over: a consumer reads."""
     @_builtins.property
     def filter(self) -> _subscription_pb2.FilterExpression:
         """Which messages. Absent: all."""
@@ -662,10 +665,11 @@ class PullRangeRequest(_message.Message):
         projection: Global___RangeProjection.ValueType = ...,
         chunk_bytes: _builtins.int = ...,
         log_epoch: _builtins.int = ...,
+        skip_expired: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["begin_queue_offset", b"begin_queue_offset", "chunk_bytes", b"chunk_bytes", "end_queue_offset", b"end_queue_offset", "filter", b"filter", "log_epoch", b"log_epoch", "projection", b"projection", "queue_id", b"queue_id", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["begin_queue_offset", b"begin_queue_offset", "chunk_bytes", b"chunk_bytes", "end_queue_offset", b"end_queue_offset", "filter", b"filter", "log_epoch", b"log_epoch", "projection", b"projection", "queue_id", b"queue_id", "skip_expired", b"skip_expired", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

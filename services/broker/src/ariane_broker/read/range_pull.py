@@ -68,6 +68,8 @@ class RangeOrder:
     """Target bytes of records in a chunk; 0 means the default."""
     log_epoch: int = 0
     """Epoch of the log in which the range was learnt; 0 if unknown."""
+    expired_by_ms: Callable[[], int] = lambda: 0
+    """The time by which messages must have expired to be passed over; 0: none is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,6 +154,7 @@ class PullRange:
                         max_count=max(1, min(end - position, CHUNK_RECORDS_MAX)),
                         max_bytes=granted,
                         wanted=wanted,
+                        now_ms=order.expired_by_ms(),
                     )
             except BytesCold as cold:
                 lease.release()

@@ -165,6 +165,7 @@ class ReplicaReads:
             end_queue_offset=end,
             projection=RANGE_PROJECTION_RECORDS,
             chunk_bytes=self._chunk_bytes(owned),
+            skip_expired=True,
         )
         if queue.topic in filters:
             request.filter.CopyFrom(filters[queue.topic].to_wire(queue.topic).filter)

@@ -12,6 +12,7 @@ from grpc import aio
 
 from ariane.broker.v1 import pull_service_pb2 as pull_pb
 from ariane.broker.v1.pull_service_pb2_grpc import PullServiceServicer
+from ariane_broker.filters.expiry import expiry_ms
 from ariane_broker.log.held_requests import HeldRequests
 from ariane_broker.log.log_epochs import LogEpochs
 from ariane_broker.read.pull import PullRecords
@@ -109,8 +110,9 @@ class PullServicer(PullServiceServicer):
         projection = _PROJECTIONS.get(request.projection)
         if projection is None:
             raise field_invalid("projection", "is not known", request.projection)
+        topic, skip_expired = request.topic, request.skip_expired
         order = RangeOrder(
-            topic=request.topic,
+            topic=topic,
             queue_id=request.queue_id,
             begin=request.begin_queue_offset,
             end=request.end_queue_offset,
@@ -118,6 +120,7 @@ class PullServicer(PullServiceServicer):
             projection=projection,
             chunk_bytes=request.chunk_bytes,
             log_epoch=request.log_epoch,
+            expired_by_ms=lambda: expiry_ms(topic, self._now_ms()) if skip_expired else 0,
         )
         async with aclosing(
             self._pull_range.read(order, lease_of(self._answers, context))
