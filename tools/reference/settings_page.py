@@ -64,6 +64,7 @@ _KINDS: Final = {
     "HOST:PORT": "`host:port`",
     "SecretStr": "text, never shown",
     "HOST:PORT,...": "`host:port,...`",
+    "NETWORK,...": "`network,...`",
     "PATH": "path",
     "TEXT": "text",
 }

@@ -237,6 +237,7 @@ def test_the_reference_describes_all_settings():
     assert rows["flush_mode"].type == "async|sync"
     assert rows["flush_mode"].default == "async"
     assert rows["name_servers"].type == "HOST:PORT,..."
+    assert rows["proxy_networks"].type == "NETWORK,..."
     assert rows["ready_file"].type == "PATH"
     assert rows["peer"].type == "HOST:PORT"
     assert rows["peer"].default == ""

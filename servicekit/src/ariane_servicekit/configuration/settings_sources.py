@@ -241,12 +241,23 @@ def _type_name(field: FieldInfo) -> str:
     return _simple_name(arguments[0] if arguments else annotation)
 
 
+_SIMPLE_NAMES: Final = {
+    "str": "TEXT",
+    "Path": "PATH",
+    "Address": "HOST:PORT",
+    "IPv4Network": "NETWORK",
+    "int": "N",
+    "float": "N",
+}
+
+
 def _simple_name(kind: Any) -> str:
     if isinstance(kind, type) and hasattr(kind, "__members__"):
         return "|".join(member.value for member in kind.__members__.values())
-    return {"str": "TEXT", "Path": "PATH", "Address": "HOST:PORT", "int": "N", "float": "N"}.get(
-        getattr(kind, "__name__", ""), getattr(kind, "__name__", str(kind))
-    )
+    if get_origin(kind) in {Union, UnionType}:
+        kind, *_ = get_args(kind)  # Of one purpose, such as networks of both versions.
+    name = getattr(kind, "__name__", str(kind))
+    return _SIMPLE_NAMES.get(name, name)
 
 
 def _default_text(field: FieldInfo) -> str:
