@@ -112,6 +112,10 @@ def test_what_waits_for_a_decision_or_was_not_told_is_shown(cluster, copies, ari
     assert row["prepared"] == {"broker-a": 4}
     assert row["staged_by_broker"] == {"broker-a": row["staged_bytes"]}
     assert (row["untold"], row["staged_rows"]) == ([], 1)
+    # Its rows may be committed: only a home can say.
+    error = ariane("sink", "delete", name, "--yes", status=ExitStatus.UNREACHABLE)
+    assert "its home has not decided it" in error
+    ariane("sink", "move", name, "broker-b", "--home-is-gone", "--yes")
     ariane("sink", "delete", name, "--yes")
 
 

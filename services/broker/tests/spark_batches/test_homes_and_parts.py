@@ -371,3 +371,97 @@ async def test_agreements_outlive_a_restart(brokers, refused, failing, tmp_path,
             assert (await brokers.sink(name)).prepared_batch_id == 0
         assert await brokers.visible(*NAMES) == ["", "", ""]
     await brokers.until_visible(a="a0", b="b0", c="c0")
+
+
+async def test_a_call_to_prepare_that_comes_late_takes_nothing_from_a_later_one(brokers, tmp_path):
+    attempts = await brokers.stage_all("b")
+    home = sink_pb.SinkHome(broker_name="a", broker_names=NAMES)
+    # The home repeats a commit while the first call to prepare is still under way.
+    for decision_id in (2, 1):
+        await brokers["b"].sinks.PrepareBatch(
+            sink_pb.PrepareBatchRequest(
+                query_id="q", home=home, decision_id=decision_id, attempts=attempts
+            )
+        )
+        brokers.addresses["a"] = SILENT
+    await brokers.stop("b")
+    for path in (tmp_path / "b" / "config").glob("batchTransactions.json*"):
+        path.unlink()
+    await brokers.start("b")
+    await brokers["b"].sinks.PublishBatch(
+        sink_pb.PublishBatchRequest(
+            query_id="q",
+            home=home,
+            batch=sink_pb.CommittedBatch(record_count=1, content_sum=7, decision_id=2),
+            until_visible=True,
+        )
+    )
+    assert await brokers.visible("b") == ["b0"]
+
+
+async def test_a_home_learns_of_each_broker_from_whichever_writer(brokers):
+    for names in (("a", "b", "c", "d"), ("a", "b", "e")):
+        home = sink_pb.SinkHome(broker_name="a", broker_names=names)
+        request = sink_pb.NoteSinkHomeRequest(query_id="q", topic="orders", home=home)
+        await brokers["a"].sinks.NoteSinkHome(request)
+    assert (await brokers.note("a", "a")).broker_names == ["a", "b", "c", "d", "e"]
+
+
+async def test_a_decision_that_is_undone_leaves_that_of_the_next_home(brokers, refused, failing):
+    attempts = await brokers.stage_all("a", "b")
+    async with failing("publish", "b", "c"), failing("fate_of", "a"):
+        await refused(brokers.commit("a", attempts))
+        await brokers.stop("a")
+        await brokers.note("c", "c", move_count=1, given_up="a")
+    async with failing("fate_of", "c"):
+        await brokers.start("a")
+        # Of all others, a is the one that hears what c has decided.
+        anew = await brokers.stage_all("c", token="anew")
+        async with failing("publish", "b"):
+            await brokers.commit("c", anew)
+    assert await brokers.visible("c") == ["c0"]
+
+    async def is_undone():
+        return not (await brokers.sink("a")).publishing
+
+    await until(is_undone)
+    sink = await brokers.sink("a")
+    assert sink.HasField("batch_id")
+    assert sink.batch_id == 0
+
+
+async def test_a_sink_is_not_deleted_where_its_home_may_have_committed_a_part(
+    brokers, refused, failing
+):
+    attempts = await brokers.stage_all("a", "b")
+    delete = sink_pb.DeleteSinkRequest(query_id="q")
+    async with failing("fate_of", "a"), failing("publish", "b"):
+        await brokers.commit("a", attempts)
+        failure = await refused(brokers["b"].sinks.DeleteSink(delete))
+        assert failure.reason == "PEER_UNREACHABLE"
+    await brokers.until_visible(a="a0", b="b0")
+    # A home that was told to forget it says so, and the part is given up.
+    later = await brokers.stage_all("b", batch=1)
+    async with failing("publish", "b"), failing("fate_of", "a"):
+        await brokers.commit("a", later, batch=1)
+        await brokers["a"].sinks.DeleteSink(delete)
+    assert (await brokers["b"].sinks.DeleteSink(delete)).dropped_record_count == 1
+
+
+async def test_a_home_that_lost_its_last_seconds_does_not_decide_again_what_others_know(
+    brokers, refused, monkeypatch
+):
+    for name in ("b", "c"):  # The decision as a told it, before its power failed.
+        await brokers[name].sinks.PublishBatch(
+            sink_pb.PublishBatchRequest(
+                query_id="q",
+                home=sink_pb.SinkHome(broker_name="a", broker_names=NAMES),
+                batch=sink_pb.CommittedBatch(record_count=1, content_sum=7, decision_id=5),
+            )
+        )
+    failure = await refused(brokers.commit("a", await brokers.stage_all("a")))
+    assert failure.reason == "TRANSACTION_DECIDED"
+    # Whoever moves the sink has all know it.
+    assert (await brokers.note("b", "b", move_count=1)).committed_batch_id == 0
+    again = transaction_pb.CommitBatchRequest(query_id="q", record_count=1, content_sum=7)
+    assert (await brokers["b"].transactions.CommitBatch(again)).duplicate

@@ -3,6 +3,7 @@
 import zlib
 from dataclasses import replace
 from types import SimpleNamespace
+from unittest.mock import AsyncMock
 
 import numpy as np
 import pytest
@@ -374,3 +375,28 @@ async def test_a_home_that_is_asked_for_is_remembered_for_ever_and_another_is_no
     del replayed.homes["silent"]  # The log says it until it is cut.
     assert replayed.homes["writes"] == table.homes["writes"]
     assert replayed.progress == table.progress
+
+
+async def test_a_silent_sink_is_not_forgotten_while_a_broker_waits_for_a_word_about_it():
+    log, table, now = LogOfOne(), BatchTable(), 1_700_000_000_000
+    clock = SimpleNamespace(ms=now)
+    asked = Sinks(log, table, None, None, broker_name="broker-b", now_ms=lambda: clock.ms)
+    parts = SimpleNamespace(settle=AsyncMock())
+    upkeep = BatchUpkeep(
+        *(log, table, None, parts),
+        now_ms=lambda: clock.ms,
+        expiry_ms=7 * DAY_MS,
+        retention_ms=3 * DAY_MS,
+    )
+    for query in ("tells", "hears", "silent"):
+        await asked.note_home(query, "orders", Home("broker-a", 0))
+    table.prepare(BatchKey("hears", 4), 7, [0])
+    told = Progress(4, 1, now, {4: Contents(2, 9)})
+    table.commit(BatchKey("tells", 4), [], told, ["broker-z"])
+    clock.ms += QUERY_IDLE_MS + 1
+    await upkeep.turn()
+    assert set(table.homes) == {"tells", "hears"}
+    table.release(BatchKey("hears", 4), 7)
+    table.told(BatchKey("tells", 4), ["broker-z"])
+    await upkeep.turn()
+    assert set(table.homes) == set()

@@ -63,12 +63,14 @@ class SinkServiceStub:
     """Forgets a sink: its home, how far it has come, and what is staged. Of what is committed, what
     is not visible yet becomes visible all the same, unless it cannot be read any more: then it is
     given up.
-    Errors: SINK_NOT_FOUND.
+    Errors: SINK_NOT_FOUND; PEER_UNREACHABLE while a part of a batch is prepared here and its home
+    does not say what became of it.
     """
     PrepareBatch: _grpc.UnaryUnaryMultiCallable[_sink_service_pb2.PrepareBatchRequest, _sink_service_pb2.PrepareBatchResponse]
     """Prepares this broker's part of a batch for the decision: from now on it is neither dropped nor
-    published without the word of the home. Without attempts only the home is checked. Idempotent;
-    another preparation of the same batch replaces the one before.
+    published without the word of the home. Without attempts it is only checked that it is the
+    home, and that the batch is not committed. Idempotent; parts that are prepared for different
+    decisions about one batch are kept side by side, until one of them is published.
     Errors: SINK_MOVED when the home is another, TRANSACTION_NOT_FOUND for an attempt that did not
     stage what it should have, TRANSACTION_DECIDED, PEER_UNREACHABLE when an earlier batch waits
     for its decision and the home does not answer.
@@ -119,12 +121,14 @@ class SinkServiceAsyncStub(SinkServiceStub):
     """Forgets a sink: its home, how far it has come, and what is staged. Of what is committed, what
     is not visible yet becomes visible all the same, unless it cannot be read any more: then it is
     given up.
-    Errors: SINK_NOT_FOUND.
+    Errors: SINK_NOT_FOUND; PEER_UNREACHABLE while a part of a batch is prepared here and its home
+    does not say what became of it.
     """
     PrepareBatch: _aio.UnaryUnaryMultiCallable[_sink_service_pb2.PrepareBatchRequest, _sink_service_pb2.PrepareBatchResponse]  # type: ignore[assignment]
     """Prepares this broker's part of a batch for the decision: from now on it is neither dropped nor
-    published without the word of the home. Without attempts only the home is checked. Idempotent;
-    another preparation of the same batch replaces the one before.
+    published without the word of the home. Without attempts it is only checked that it is the
+    home, and that the batch is not committed. Idempotent; parts that are prepared for different
+    decisions about one batch are kept side by side, until one of them is published.
     Errors: SINK_MOVED when the home is another, TRANSACTION_NOT_FOUND for an attempt that did not
     stage what it should have, TRANSACTION_DECIDED, PEER_UNREACHABLE when an earlier batch waits
     for its decision and the home does not answer.
@@ -196,7 +200,8 @@ class SinkServiceServicer(metaclass=_abc_1.ABCMeta):
         """Forgets a sink: its home, how far it has come, and what is staged. Of what is committed, what
         is not visible yet becomes visible all the same, unless it cannot be read any more: then it is
         given up.
-        Errors: SINK_NOT_FOUND.
+        Errors: SINK_NOT_FOUND; PEER_UNREACHABLE while a part of a batch is prepared here and its home
+        does not say what became of it.
         """
 
     @_abc_1.abstractmethod
@@ -206,8 +211,9 @@ class SinkServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_sink_service_pb2.PrepareBatchResponse, _abc.Awaitable[_sink_service_pb2.PrepareBatchResponse]]:
         """Prepares this broker's part of a batch for the decision: from now on it is neither dropped nor
-        published without the word of the home. Without attempts only the home is checked. Idempotent;
-        another preparation of the same batch replaces the one before.
+        published without the word of the home. Without attempts it is only checked that it is the
+        home, and that the batch is not committed. Idempotent; parts that are prepared for different
+        decisions about one batch are kept side by side, until one of them is published.
         Errors: SINK_MOVED when the home is another, TRANSACTION_NOT_FOUND for an attempt that did not
         stage what it should have, TRANSACTION_DECIDED, PEER_UNREACHABLE when an earlier batch waits
         for its decision and the home does not answer.

@@ -24,6 +24,12 @@ def transaction_decided(transaction_id: str, outcome: str) -> ServiceError:
     )
 
 
+def is_transaction_decided(error: BaseException) -> bool:
+    """Whether an error says that a transaction has an outcome already."""
+    decided = ErrorReason.ERROR_REASON_TRANSACTION_DECIDED
+    return isinstance(error, ServiceError) and error.reason == decided
+
+
 def transaction_foreign(transaction_id: str, field: str, value: str) -> ServiceError:
     """The half message has another producer group, topic or unique id than in the request."""
     return ServiceError(
@@ -96,6 +102,12 @@ def sink_not_found(query_id: str) -> ServiceError:
         f"nothing is known of query {query_id!r} here",
         {"query_id": query_id},
     )
+
+
+def is_sink_not_found(error: BaseException) -> bool:
+    """Whether an error says that a query is unknown."""
+    unknown = ErrorReason.ERROR_REASON_SINK_NOT_FOUND
+    return isinstance(error, ServiceError) and error.reason == unknown
 
 
 def producer_silent(client_id: str, wait_seconds: float) -> ServiceError:

@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
 from ariane_broker.log.derived.snapshots import Document
 from ariane_broker.spark_batches.batch_records import BatchKey, Contents
-
-
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """A part of a batch that waits for the word of the home."""
-
-    decision_id: int
-    """Names the decision."""
-    stages: tuple[int, ...]
-    """Commit-log offsets of its stages, in the order of publication."""
 
 
 @dataclass(slots=True)
@@ -39,7 +29,10 @@ class BatchAgreements:
 
     def __init__(self) -> None:
         """Start without any."""
-        self.prepared: dict[BatchKey, Prepared] = {}
+        self.prepared: dict[BatchKey, dict[int, tuple[int, ...]]] = {}
+        """Parts that wait for the word of the home: by batch and decision, the commit-log offsets
+        of their stages, in the order of publication. A call to prepare may arrive after a later
+        one, so each decision keeps its own."""
         self.owed: dict[BatchKey, Owed] = {}
 
     def prepared_of(self, query_id: str) -> list[BatchKey]:
@@ -49,6 +42,17 @@ class BatchAgreements:
     def owed_of(self, query_id: str) -> list[BatchKey]:
         """The batches of a query that others are to be told of, by their ids."""
         return sorted(batch for batch in self.owed if batch.query_id == query_id)
+
+    def prepare(self, batch: BatchKey, decision_id: int, stages: Iterable[int]) -> None:
+        """Keep a part of a batch for a decision."""
+        self.prepared.setdefault(batch, {})[decision_id] = tuple(stages)
+
+    def release(self, batch: BatchKey, decision_id: int) -> None:
+        """Keep a part of a batch no longer for a decision."""
+        parts = self.prepared.get(batch, {})
+        parts.pop(decision_id, None)
+        if not parts:
+            self.prepared.pop(batch, None)
 
     def is_unwitnessed(self, query_id: str) -> bool:
         """Whether there is a decision about a query that only this broker knows."""
@@ -85,7 +89,8 @@ class BatchAgreements:
 
     def copied(self) -> Document:
         """Copy everything."""
-        prepared, batches = self.prepared.copy(), list(self.owed)
+        prepared, batches = list(self.prepared), list(self.owed)
+        parts = list(map(dict.copy, self.prepared.values()))
         said = list(map(attrgetter("contents", "witnessed"), self.owed.values()))
         untold = list(map(set, map(attrgetter("untold"), self.owed.values())))
 
@@ -93,8 +98,9 @@ class BatchAgreements:
             owed = zip(batches, said, untold, strict=True)
             return {
                 "prepared": [
-                    [*batch, each.decision_id, list(each.stages)]
-                    for batch, each in prepared.items()
+                    [*batch, decision_id, list(stages)]
+                    for batch, of_batch in zip(prepared, parts, strict=True)
+                    for decision_id, stages in of_batch.items()
                 ],
                 "owed": [
                     [*batch, list(contents), sorted(names), witnessed]
@@ -108,7 +114,7 @@ class BatchAgreements:
         """Restore what ``copied`` made."""
         self.clear()
         for query_id, batch_id, decision_id, stages in contents["prepared"]:
-            self.prepared[BatchKey(query_id, batch_id)] = Prepared(decision_id, tuple(stages))
+            self.prepare(BatchKey(query_id, batch_id), decision_id, stages)
         for query_id, batch_id, said, untold, witnessed in contents["owed"]:
             owed = Owed(Contents(*said), set(untold), witnessed)
             self.owed[BatchKey(query_id, batch_id)] = owed

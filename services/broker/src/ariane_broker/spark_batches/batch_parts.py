@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 
-from ariane_broker.errors.transactions import batch_undecided, sink_moved, transaction_decided
+from ariane_broker.errors.transactions import (
+    batch_undecided,
+    is_sink_not_found,
+    sink_moved,
+    transaction_decided,
+)
 from ariane_broker.log.broker_log import BrokerLog
 from ariane_broker.spark_batches.batch_names import (
     check_attempts,
@@ -59,6 +64,9 @@ class BatchParts:
         self._take_home(batch.query_id, home)
         await self._settle_before(batch)
         if not attempts:
+            # Only a home that lost what it had told decides again; its own past decision is undone.
+            if self.table.is_committed(batch) and batch not in self.table.agreements.owed:
+                raise transaction_decided(name_of(batch), "COMMIT")
             return
         # A batch that cannot become visible is told before a later one is decided.
         await self.publication.finish(batch.query_id)
@@ -95,39 +103,51 @@ class BatchParts:
             await self.publication.finish(batch.query_id)
             await self.log.promised()
 
-    async def settle(self, batch: BatchKey) -> bool:
-        """Do what the home has decided about what is prepared; return whether it is decided."""
-        prepared, note = self.table.agreements.prepared.get(batch), self.table.homes.get(batch[0])
-        if prepared is None:
-            return True
+    async def settle(self, batch: BatchKey, *, forgotten_is_settled: bool = False) -> bool:
+        """Do what the home has decided about what is prepared; return whether it is decided.
+
+        Args:
+            batch: The batch.
+            forgotten_is_settled: Whether it counts as decided, if the home has forgotten the query.
+        """
+        settled = True
+        for decision_id in list(self.table.agreements.prepared.get(batch, ())):
+            try:
+                settled &= await self._settle(batch, decision_id)
+            except ServicekitError as error:
+                _log.info("batch_waits_for_its_home", query_id=batch[0], cause=str(error))
+                settled &= forgotten_is_settled and is_sink_not_found(error)
+        return settled
+
+    async def _settle(self, batch: BatchKey, decision_id: int) -> bool:
+        """The same for one decision.
+
+        Raises:
+            ServicekitError: The home does not say.
+        """
+        note = self.table.homes.get(batch.query_id)
         if note is None:
             return False
         try:
             if note.home.broker_name == self.broker_name:
-                fate = await self.telling.fate_of(batch, prepared.decision_id)
+                fate = await self.telling.fate_of(batch, decision_id)
             else:
-                fate = await self.telling.peers.fate_of(
-                    note.home.broker_name, batch, prepared.decision_id
-                )
+                fate = await self.telling.peers.fate_of(note.home.broker_name, batch, decision_id)
         except HomeElsewhere as error:
             self.telling.take_home(batch.query_id, error.home)
             return False
-        except ServicekitError as error:
-            _log.info("batch_waits_for_its_home", query_id=batch[0], cause=str(error))
-            return False
-        return self._settle(batch, prepared.decision_id, fate)
+        return self._follow(batch, decision_id, fate)
 
-    def _settle(self, batch: BatchKey, decision_id: int, fate: Fate) -> bool:
-        standing = self.table.agreements.prepared.get(batch)
-        if standing is None or standing.decision_id != decision_id:
-            return standing is None
+    def _follow(self, batch: BatchKey, decision_id: int, fate: Fate) -> bool:
+        """Do what was decided, unless it is done; return whether it is decided."""
+        if decision_id not in self.table.agreements.prepared.get(batch, {}):
+            return True
         if not fate.decided:
             return False
         if fate.contents is None:
-            self.log.append_records(
-                BATCH_TOPIC, [batch_record(BatchEvent.RELEASE, batch, self.now_ms())]
-            )
-            self.table.release(batch)
+            record = batch_record(BatchEvent.RELEASE, batch, self.now_ms(), decision=decision_id)
+            self.log.append_records(BATCH_TOPIC, [record])
+            self.table.release(batch, decision_id)
             return True
         self._commit(batch, fate.contents)
         self.publication.loop.wake()
@@ -141,9 +161,8 @@ class BatchParts:
 
     def _commit(self, batch: BatchKey, contents: Contents) -> None:
         """Write a decision of the home, with the part of the batch that is prepared under it."""
-        prepared = self.table.agreements.prepared.get(batch)
-        is_this = prepared is not None and prepared.decision_id == contents.decision_id
-        stages = prepared.stages if prepared is not None and is_this else ()
+        parts = self.table.agreements.prepared.get(batch, {})
+        stages = parts.get(contents.decision_id, ())
         now_ms = self.now_ms()
         record = batch_record(
             BatchEvent.COMMIT,

@@ -13,7 +13,7 @@ import numpy as np
 
 from ariane_broker.log.derived.log_rows import is_committed, is_of_topic, records_where
 from ariane_broker.log.derived.snapshots import Document, SnapshotState
-from ariane_broker.spark_batches.batch_agreements import BatchAgreements, Owed, Prepared
+from ariane_broker.spark_batches.batch_agreements import BatchAgreements, Owed
 from ariane_broker.spark_batches.batch_records import (
     AttemptKey,
     BatchEvent,
@@ -127,6 +127,11 @@ class BatchTable(SnapshotState):
         progress = self.progress.get(batch.query_id)
         return progress is not None and batch.batch_id <= progress.batch_id
 
+    def is_open(self, query_id: str) -> bool:
+        """Whether something is committed or prepared that is not visible, or not known, by all."""
+        known = (self.agreements.prepared, self.agreements.owed, self.publications)
+        return any(batch.query_id == query_id for batch in chain.from_iterable(known))
+
     def contents_of(self, batch: BatchKey) -> Contents | None:
         """The contents of a committed batch; None if it is not committed, or not kept any more."""
         progress = self.progress.get(batch.query_id)
@@ -173,13 +178,13 @@ class BatchTable(SnapshotState):
 
     def prepare(self, batch: BatchKey, decision_id: int, stages: Sequence[int]) -> None:
         """Keep stages of a batch until the home says what becomes of it."""
-        self.agreements.prepared[batch] = Prepared(decision_id, tuple(stages))
+        self.agreements.prepare(batch, decision_id, stages)
         self.change_count += 1
 
-    def release(self, batch: BatchKey) -> None:
+    def release(self, batch: BatchKey, decision_id: int) -> None:
         """Keep a batch no longer for a decision that never came; what is staged stays."""
-        self.agreements.prepared.pop(batch, None)
-        if self.is_committed(batch):
+        self.agreements.release(batch, decision_id)
+        if self.is_committed(batch) and batch not in self.agreements.prepared:
             self.staged.pop(batch, None)
         self.change_count += 1
 
@@ -191,10 +196,11 @@ class BatchTable(SnapshotState):
     def undo(self, batch: BatchKey) -> None:
         """Take back a decision of which nobody was told, because another home has decided."""
         self.publications.pop(batch, None)
-        self.agreements.owed.pop(batch, None)
+        owed = self.agreements.owed.pop(batch, None)
         progress, note = self.progress.get(batch.query_id), self.homes.get(batch.query_id)
         self.change_count += 1
-        if progress is None or batch.batch_id not in progress.contents:
+        if progress is None or owed is None or self.contents_of(batch) != owed.contents:
+            # The other home has told what it decided about the batch.
             return
         # What the other home has committed under its name counts.
         known = {} if note is None else dict(note.home.contents)
@@ -288,7 +294,7 @@ class BatchTable(SnapshotState):
         elif event is BatchEvent.PREPARE:
             self.prepare(batch, says["decision"], says["stages"])
         elif event is BatchEvent.RELEASE:
-            self.release(batch)
+            self.release(batch, says["decision"])
         elif event is BatchEvent.TOLD:
             self.told(batch, says["brokers"])
         elif event is BatchEvent.UNDO:

@@ -7,7 +7,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 
-from ariane_broker.errors.transactions import peer_silent, sink_moved, sink_not_found
+from ariane_broker.errors.transactions import (
+    is_transaction_decided,
+    peer_silent,
+    sink_moved,
+    sink_not_found,
+)
 from ariane_broker.log.broker_log import BrokerLog
 from ariane_broker.spark_batches.batch_records import (
     BatchEvent,
@@ -53,7 +58,8 @@ class BatchTelling:
             The brokers with parts; None if the query has no other brokers.
 
         Raises:
-            ServiceError: SINK_MOVED, PEER_UNREACHABLE, or what a broker with a part answered.
+            ServiceError: SINK_MOVED, PEER_UNREACHABLE; TRANSACTION_DECIDED: another broker knows
+                it to be committed; or what a broker with a part answered.
         """
         self.undecided[batch] = decision_id
         parts: dict[str, list[NamedAttempt]] = defaultdict(list)
@@ -189,8 +195,10 @@ class BatchTelling:
             raise sink_moved(query_id, home.broker_name, home.move_count)
         if isinstance(answer, PeerGone) and has_part:
             raise peer_silent(name, str(answer))
-        # A broker without a part may be away.
-        if answer is not None and (has_part or not isinstance(answer, ServicekitError)):
+        if answer is None:
+            return
+        # A broker without a part may be away, but not know the batch.
+        if has_part or is_transaction_decided(answer) or not isinstance(answer, ServicekitError):
             raise answer
 
     async def _ask_next_home(self, batch: BatchKey) -> None:

@@ -79,7 +79,9 @@ class BatchUpkeep:
             records = [each for each in (progress, note) if each is not None]
             if not records or min(each.commit_log_offset for each in records) >= old:
                 continue
-            if max(each.timestamp_ms for each in records) < idle_ms:
+            idle = max(each.timestamp_ms for each in records) < idle_ms
+            # Where some broker waits for a word about a batch, it may be given as late as this.
+            if idle and not table.is_open(query_id):
                 table.forget_query(query_id)
                 continue
             # In this order: a note may contain batches that are older than the progress.

@@ -7,7 +7,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from itertools import starmap
 from typing import Final
 
-from ariane_broker.errors.transactions import peer_silent, sink_not_found
+from ariane_broker.errors.transactions import batch_undecided, peer_silent, sink_not_found
 from ariane_broker.log.broker_log import BrokerLog
 from ariane_broker.spark_batches.batch_names import check_query_id
 from ariane_broker.spark_batches.batch_parts import BatchParts
@@ -140,7 +140,7 @@ class Sinks:
         if (
             standing is None
             or home.rank > standing.home.rank
-            or (home.term == standing.home.term and home.broker_names > standing.home.broker_names)
+            or (home.term == standing.home.term and home.broker_names - standing.home.broker_names)
         ):
             if standing is not None:
                 home = replace(home, broker_names=home.broker_names | standing.home.broker_names)
@@ -177,12 +177,14 @@ class Sinks:
         """Forget a sink.
 
         Raises:
-            ServiceError: FIELD_INVALID, SINK_NOT_FOUND.
+            ServiceError: FIELD_INVALID, SINK_NOT_FOUND, PEER_UNREACHABLE: a part is prepared, and
+                its home may have committed it.
             StorageError: The sink is unchanged.
         """
         check_query_id(query_id)
         for batch in self.table.agreements.prepared_of(query_id):
-            await self.parts.settle(batch)
+            if not await self.parts.settle(batch, forgotten_is_settled=True):
+                raise batch_undecided(*batch)
         staged = await in_turns(self._staged({query_id}))
         if not self.table.knows(query_id):
             raise sink_not_found(query_id)
