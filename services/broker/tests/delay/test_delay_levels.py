@@ -18,7 +18,7 @@ from ariane_record.decoding.columns import decode_columns
 from ariane_record.names import DELAY_TOPIC
 from ariane_storage.config import DELAY_LEVELS_MS, StoreConfig
 from ariane_storage.store import Store
-from ariane_storage.testing import block_of, small_config
+from ariane_storage.testing import FixedClock, block_of, small_config
 
 
 async def park(broker, bodies, queue_id=0, *, level=1, topic="orders", **options):
@@ -168,6 +168,30 @@ async def test_a_file_of_rocketmq_that_is_ahead_of_the_log_holds_nothing_back(
         found = await arrived(broker, 3, within_s=4)
         assert sorted(message.body for message in found) == [b"a", b"b", b"c"]
         await nothing_more(broker, 3)
+
+
+async def test_a_wrong_digit_of_rocketmq_takes_nothing_that_waits(
+    running, clock, tmp_path, settings_for, capsys
+):
+    """Nothing protects its file. What was not due yet when the log ends, it has not delivered."""
+    config = tmp_path / "store" / "config"
+    async with running() as broker:
+        await broker.create_topic("orders")
+        await park(broker, [b"delivered"], level=2)
+        await park(broker, [b"waits", b"too"], level=3)
+    later = FixedClock(time.time_ns() // 1_000_000 + 6000)
+    with Store.open(tmp_path / "store", settings_for().store_config(), clock=later) as store:
+        store.append(block_of("orders", [b"of RocketMQ"]), 0)
+    for path in config.glob("delayOffset.json*"):
+        path.unlink()
+    document = {"dataVersion": {"counter": 1}, "offsetTable": {"2": 1, "3": 2, "4": 7}}
+    (config / "delayOffset.json").write_text(json.dumps(document))
+    async with running() as broker:
+        clock.advance(11)
+        await arrived(broker, 3)
+        found = await nothing_more(broker, 3)
+    assert [message.body for message in found] == [b"of RocketMQ", b"waits", b"too"]
+    assert capsys.readouterr().out.count("2 messages of level 3") == 1
 
 
 async def test_who_parked_first_comes_first(running, clock):

@@ -14,7 +14,11 @@ never early.
 
 Our file also says which part of the log it covers. Later deliveries follow from the log, so that a
 broker that is killed delivers nothing twice. RocketMQ skips the additional keys and begins with the
-offsets; a file that RocketMQ has written is used in the same way.
+offsets.
+
+A file that RocketMQ has written is used in the same way, but has no checksum, and what it knew may
+have gone with the power. RocketMQ stores a copy of each record that it delivers, when that is due.
+So what is due after the last record of the log was stored, it has not delivered.
 """
 
 from __future__ import annotations
@@ -27,6 +31,7 @@ import numpy as np
 from ariane_broker.delay.level_table import LEVEL_COUNT_MAX
 from ariane_broker.delay.parked.delivered_origins import delivered_origins
 from ariane_broker.delay.parked.parked_queue import (
+    SCAN_COUNT,
     ParkedRows,
     mark_origins,
     needed_from,
@@ -36,12 +41,15 @@ from ariane_broker.delay.parked.queue_progress import QueueProgress, copied_mark
 from ariane_broker.log.derived.snapshots import Document
 from ariane_broker.queue_key import QueueKey
 from ariane_record.names import DELAY_TOPIC
+from ariane_servicekit import get_logger
 from ariane_storage.config import DELAY_LEVELS_MS
 from ariane_storage.log.records.fields import Int64s
 from ariane_storage.log.scan import Stretch
 from ariane_storage.store import Store
 
 FILE_NAME: Final = "config/delayOffset.json"
+
+_log = get_logger(__name__)
 
 
 class Bound(NamedTuple):
@@ -76,6 +84,8 @@ class LevelQueues:
         self._bounds: dict[int, list[Bound]] = {}
         self._progress: dict[int, QueueProgress] = {}
         self._origins: list[Int64s] = []
+        self._is_of_rocketmq = False
+        self._last_stored_ms = 0
         self.change_count = 0
         self.clear()
 
@@ -151,6 +161,8 @@ class LevelQueues:
     def replay(self, stretch: Stretch) -> None:
         """Note deliveries that a stretch of the log shows."""
         self._origins.append(delivered_origins(stretch))
+        stored_ms = int(stretch.places.store_timestamps().max())
+        self._last_stored_ms = max(self._last_stored_ms, stored_ms)
 
     def forget_lost(self, end_of: Callable[[QueueKey], int]) -> None:
         """Forget deliveries of records behind the ends of their queues."""
@@ -165,9 +177,35 @@ class LevelQueues:
             begin, _ = self._store.queue_bounds(*queue_of(level))
             if begin < self._store.queue_end(*queue_of(level)):
                 self._progress.setdefault(level, QueueProgress())
+        if self._is_of_rocketmq:
+            self._doubt_rocketmq()
+            self._is_of_rocketmq = False
         for level, progress in self._progress.items():
             mark_origins(self._store, queue_of(level), progress, origins)
         self.change_count += 1
+
+    def _doubt_rocketmq(self) -> None:
+        """Let records wait that RocketMQ's file says are delivered, and that were not due."""
+        for level, claimed in self._progress.items():
+            queue, waiting = queue_of(level), 0
+            queue_offset = int(self._store.queue_bounds(*queue)[0])
+            progress = QueueProgress(queue_offset)
+            while queue_offset < claimed.begin:
+                count = min(SCAN_COUNT, claimed.begin - queue_offset)
+                rows = rows_from(self._store, queue, queue_offset, count)
+                if not len(rows):
+                    break
+                was_due = rows.due_ms <= self._last_stored_ms
+                progress.mark(rows.queue_offsets[was_due])
+                waiting += int(np.count_nonzero(~was_due))
+                queue_offset = int(rows.queue_offsets[-1]) + 1
+            if waiting:
+                self._progress[level] = progress
+                finding = (
+                    f"{FILE_NAME} of RocketMQ says that {waiting} messages of level {level} are "
+                    "delivered, which were not due when the log ends: they are delivered"
+                )
+                _log.warning("state_finding", finding=finding)
 
     def clear(self) -> None:
         """Forget all deliveries."""
@@ -211,6 +249,7 @@ class LevelQueues:
             if int(level) in progress and progress[int(level)].begin == queue.begin:
                 progress[int(level)] = queue
         self._progress = progress
+        self._is_of_rocketmq = "commitLogOffset" not in document
         return int(document.get("commitLogOffset", 0))
 
     def _fresh(self) -> dict[int, QueueProgress]:
