@@ -38,6 +38,14 @@ async def members(broker):
     return list((await broker.clients.ListGroupMembers(request)).members)
 
 
+async def attach_and_leave(broker, client_id, tag):
+    (await attach(broker, client_id, tag)).cancel()
+    # Its stream ends some time after.
+    async with asyncio.timeout(60):
+        while await members(broker):  # noqa: ASYNC110 - it is in a broker.
+            await asyncio.sleep(0.02)
+
+
 @pytest.mark.parametrize("other", ["two", "one", ""])
 async def test_who_wants_other_messages_of_a_topic_is_refused(clock, tagged, refused, other):
     """Also under the same name: consumers of one process may share it."""
@@ -78,12 +86,17 @@ async def test_who_attaches_is_compared_too_and_leaves_at_once(tagged, refused):
     one = Receiver(tagged)
     await one.receive(tag="a", client_id="one")
     assert (await refused(attach(tagged, "two", "b"))).reason == "SUBSCRIPTION_CONFLICT"
-    (await attach(tagged, "one", "a")).cancel()
-    # Its stream ends some time after.
-    async with asyncio.timeout(60):
-        while await members(tagged):  # noqa: ASYNC110 - it is in a broker.
-            await asyncio.sleep(0.02)
+    await attach_and_leave(tagged, "one", "a")
     (await attach(tagged, "two", "b")).cancel()
+
+
+async def test_what_others_want_too_stays_in_force_when_the_first_of_them_leaves(tagged, refused):
+    one = Receiver(tagged)
+    await one.receive(tag="a", client_id="one", message_count_max=1)
+    await one.receive(tag="a", client_id="two", message_count_max=1)
+    await attach_and_leave(tagged, "one", "a")
+    failure = await refused(one.receive(tag="b", client_id="three"))
+    assert failure.reason == "SUBSCRIPTION_CONFLICT"
 
 
 async def test_a_group_may_admit_them(tagged):

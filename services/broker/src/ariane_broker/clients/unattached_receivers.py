@@ -24,6 +24,8 @@ class Received(NamedTuple):
     """The filter."""
     until: float
     """When it ends, by the monotonic clock."""
+    is_shared: bool = False
+    """Whether somebody else has received with it, too."""
 
 
 class UnattachedReceivers:
@@ -65,15 +67,17 @@ class UnattachedReceivers:
                 self._drop(key)
                 known = Received(client_id, expression, until)
                 self._of_client.setdefault(client_id, set()).add(key)
-            self._received[key] = known._replace(until=max(until, known.until))
+            is_shared = known.is_shared or client_id != known.client_id
+            self._received[key] = known._replace(until=max(until, known.until), is_shared=is_shared)
             self._received.move_to_end(key)
         while self._received and next(iter(self._received.values())).until < now:
             self._drop(next(iter(self._received)))
 
     def forget(self, client_id: str) -> None:
-        """Note that a client has left: what only it may want is not in force any more."""
+        """Note that a client has left: what only it wanted is not in force any more."""
         for key in list(self._of_client.get(client_id, ())):
-            self._drop(key)
+            if not self._received[key].is_shared:
+                self._drop(key)
 
     def _drop(self, key: tuple[str, str]) -> None:
         known = self._received.pop(key, None)
