@@ -12,6 +12,7 @@ HIDDEN = {
     "&user=shop",
     "postgresql:///x?sslpassword=hunter2": "postgresql:///x?sslpassword=***",
     "https://hooks.example.org/?Token=hunter2": "https://hooks.example.org/?Token=***",
+    "http://collector:4317/?api-key=hunter2": "http://collector:4317/?api-key=***",
     '{"a":"x://u:hunter2@h","b":"x://v:hunter2@i"}': '{"a":"x://u:***@h","b":"x://v:***@i"}',
 }
 KEPT = ("127.0.0.1:10911", "http://collector:4317/v1", "10.0.0.7@4242#1f3c", "a: b@c", "?page=2")

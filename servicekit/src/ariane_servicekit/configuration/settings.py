@@ -192,7 +192,7 @@ class ServiceSettings(OpenIdSettings):
     )
     otlp_endpoint: str = Field(
         "",
-        pattern="^(|https?://[^@]+)$",
+        pattern=r"^(|https?://[^@?\s]+)$",
         description="Collector that is told metrics and spans by OTLP over gRPC, such as "
         "http://otel-collector:4317. Empty: none.",
     )

@@ -221,7 +221,8 @@ def _one_line(error: ErrorDetails, place: Any, secret: Collection[str]) -> str:
         return f"{place(name)} is required"
     given = error["input"]
     shown = ""
-    if name not in secret and isinstance(given, str | int | float):
+    # Before an @ may be a password, also where what is given is no URL.
+    if name not in secret and isinstance(given, str | int | float) and "@" not in str(given):
         shown = f" (given: {given!r})"
     return without_passwords(f"{place(name)}: {text[0].lower()}{text[1:]}{shown}")
 

@@ -8,7 +8,8 @@ from typing import Final
 _IN_URL: Final = re.compile(
     r"""
       (?P<before>  ://[^\s:/@"']*:              )  [^\s/"']+(?=@)         # ://user:PASSWORD@host
-    | (?P<name>    [?&;][\w.-]*(?:pass|pwd|token|secret)[\w.-]*=  )  [^\s&;"'\\]+   # ?password=...
+    | (?P<name>    [?&;][\w.-]*(?:pass|pwd|token|secret|(?:api|access).?key)[\w.-]*=  )
+        [^\s&;"'\\]+                                                     # ?password=...
     """,
     re.VERBOSE | re.IGNORECASE,
 )
