@@ -33,6 +33,7 @@ CONSUMER_ROOMS = "Rooms of a consumer"
 SDK_FACE = "Whoever builds on the SDK"
 BROKER_ROOMS = "Rooms of the broker"
 PROTOBUF = "In the broker rpc alone speaks protobuf"
+BATCH_RECORDS = "What the log says of Spark's batches"
 LOG = "The commit log knows nothing"
 RECORD_VECTORS = "Vectors over records know bytes"
 CHECKER_ROOMS = "In the checker rpc alone"
@@ -131,6 +132,7 @@ BAD_IMPORTS = [
     (LIGHT_COMMANDS, "ariane_admin.commands", "ariane_admin.alerts"),
     (PROTOBUF, "ariane_broker.receive", "ariane.broker.v1.receive_service_pb2"),
     (PROTOBUF, "ariane_broker.transactions", "ariane.common.v1.message_pb2"),
+    (BATCH_RECORDS, "ariane_broker.spark_batches.records", "ariane_broker.spark_batches.sinks"),
     (RECEIVING, "ariane_broker.receive.in_hand", "ariane_broker.receive.handing_out"),
 ]
 

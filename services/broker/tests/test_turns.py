@@ -26,8 +26,8 @@ from ariane_broker.queue_key import QueueKey
 from ariane_broker.receive.in_hand.receipts import Receipt, encode_handle
 from ariane_broker.receive.in_hand.receive_events import EventKind, ReceiveEvent
 from ariane_broker.rpc.translation.receive_wire import HANDLES_MAX, SETTLEMENTS_MAX
-from ariane_broker.spark_batches.batch_records import AttemptKey, BatchKey, Stage
-from ariane_broker.spark_batches.batch_table import Progress
+from ariane_broker.spark_batches.records.batch_progress import Progress
+from ariane_broker.spark_batches.records.batch_records import AttemptKey, BatchKey, Stage
 from ariane_broker.topics.topic_table import TopicConfig
 from ariane_broker.transactions.transaction_records import HalfMessage
 from ariane_record import BlockEncoder, ConsumerOffset

@@ -19,7 +19,9 @@ from ariane_broker.delay.timer.timer_queue import TIMER_QUEUE, TimerQueue
 from ariane_broker.spark_batches import batch_publication
 from ariane_broker.spark_batches.batch_commits import BatchCommits
 from ariane_broker.spark_batches.batch_publication import BatchPublication
-from ariane_broker.spark_batches.batch_records import (
+from ariane_broker.spark_batches.batch_staging import BatchStaging
+from ariane_broker.spark_batches.batch_telling import BatchTelling
+from ariane_broker.spark_batches.records.batch_records import (
     AttemptKey,
     BatchKey,
     Contents,
@@ -27,11 +29,9 @@ from ariane_broker.spark_batches.batch_records import (
     StageRequest,
     checksum_of,
 )
-from ariane_broker.spark_batches.batch_staging import BatchStaging
-from ariane_broker.spark_batches.batch_table import BatchTable
-from ariane_broker.spark_batches.batch_telling import BatchTelling
+from ariane_broker.spark_batches.records.batch_table import BatchTable
+from ariane_broker.spark_batches.records.stage_format import StagedBlock
 from ariane_broker.spark_batches.sink_peers import SinkPeers
-from ariane_broker.spark_batches.stage_format import StagedBlock
 from ariane_broker.topics.topic_table import TopicConfig
 from ariane_record import decode_record
 from ariane_record.names import TIMER_TOPIC

@@ -24,8 +24,9 @@ from ariane_broker.receive.in_hand.receive_events import EventKind, ReceiveEvent
 from ariane_broker.receive.in_hand.receive_table import ReceiveTable
 from ariane_broker.retry.redriven_table import RedrivenTable
 from ariane_broker.retry.return_table import Returned, ReturnTable
-from ariane_broker.spark_batches.batch_records import AttemptKey, BatchKey, Contents, Stage
-from ariane_broker.spark_batches.batch_table import BatchTable, Progress
+from ariane_broker.spark_batches.records.batch_progress import Progress
+from ariane_broker.spark_batches.records.batch_records import AttemptKey, BatchKey, Contents, Stage
+from ariane_broker.spark_batches.records.batch_table import BatchTable
 from ariane_broker.topics.topic_table import TopicConfig, TopicTable
 from ariane_broker.transactions.transaction_records import Decision, HalfMessage, Outcome
 from ariane_broker.transactions.transaction_table import TransactionTable

@@ -22,11 +22,17 @@ from ariane.broker.v1.transaction_service_pb2 import (
     StageBatchRecordsRequest,
 )
 from ariane_broker.log.broker_log import BrokerLog
-from ariane_broker.spark_batches.batch_records import BatchEvent, BatchKey, Contents, batch_event_of
 from ariane_broker.spark_batches.batch_staging import BatchStaging
-from ariane_broker.spark_batches.batch_table import BatchTable, Progress
 from ariane_broker.spark_batches.batch_upkeep import QUERY_IDLE_MS, BatchUpkeep
-from ariane_broker.spark_batches.sink_homes import SinkHome as Home
+from ariane_broker.spark_batches.records.batch_progress import Progress
+from ariane_broker.spark_batches.records.batch_records import (
+    BatchEvent,
+    BatchKey,
+    Contents,
+    batch_event_of,
+)
+from ariane_broker.spark_batches.records.batch_table import BatchTable
+from ariane_broker.spark_batches.records.sink_homes import SinkHome as Home
 from ariane_broker.spark_batches.sinks import NOTE_AGE_MS_MAX, Sinks
 from ariane_record import BlockEncoder
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ariane_broker.spark_batches.stage_format import StagedBlock, decode_stage, encode_stage
+from ariane_broker.spark_batches.records.stage_format import StagedBlock, decode_stage, encode_stage
 from ariane_record import BlockEncoder
 from ariane_storage.errors import RecordCorrupted
 

@@ -22,8 +22,8 @@ from ariane_broker.rpc.translation.sink_wire import (
     home_message,
     home_of,
 )
-from ariane_broker.spark_batches.batch_records import BatchKey, Contents, NamedAttempt
-from ariane_broker.spark_batches.sink_homes import SinkHome
+from ariane_broker.spark_batches.records.batch_records import BatchKey, Contents, NamedAttempt
+from ariane_broker.spark_batches.records.sink_homes import SinkHome
 from ariane_broker.spark_batches.sink_peers import Fate, HomeElsewhere, PeerGone
 from ariane_servicekit import ServiceError, ServicekitError, open_channel
 from ariane_servicekit.security.caller import BROKERS

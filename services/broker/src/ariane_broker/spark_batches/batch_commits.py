@@ -21,9 +21,15 @@ from weakref import WeakValueDictionary
 
 from ariane_broker.errors.transactions import batch_differs, sink_moved
 from ariane_broker.log.broker_log import BrokerLog
-from ariane_broker.spark_batches.batch_names import check_attempts, check_batch, named_stages
 from ariane_broker.spark_batches.batch_publication import BatchPublication
-from ariane_broker.spark_batches.batch_records import (
+from ariane_broker.spark_batches.batch_telling import BatchTelling
+from ariane_broker.spark_batches.records.batch_names import (
+    check_attempts,
+    check_batch,
+    named_stages,
+)
+from ariane_broker.spark_batches.records.batch_progress import Progress
+from ariane_broker.spark_batches.records.batch_records import (
     BatchEvent,
     BatchKey,
     Contents,
@@ -31,8 +37,7 @@ from ariane_broker.spark_batches.batch_records import (
     batch_record,
     contents_rows,
 )
-from ariane_broker.spark_batches.batch_table import BatchTable, Progress
-from ariane_broker.spark_batches.batch_telling import BatchTelling
+from ariane_broker.spark_batches.records.batch_table import BatchTable
 from ariane_broker.topics.system_topics import BATCH_TOPIC
 from ariane_servicekit.errors import field_invalid
 

@@ -12,14 +12,16 @@ from ariane_broker.errors.transactions import (
     transaction_decided,
 )
 from ariane_broker.log.broker_log import BrokerLog
-from ariane_broker.spark_batches.batch_names import (
+from ariane_broker.spark_batches.batch_publication import BatchPublication
+from ariane_broker.spark_batches.batch_telling import BatchTelling
+from ariane_broker.spark_batches.records.batch_names import (
     check_attempts,
     check_batch,
     name_of,
     named_stages,
 )
-from ariane_broker.spark_batches.batch_publication import BatchPublication
-from ariane_broker.spark_batches.batch_records import (
+from ariane_broker.spark_batches.records.batch_progress import Progress
+from ariane_broker.spark_batches.records.batch_records import (
     BatchEvent,
     BatchKey,
     Contents,
@@ -27,9 +29,8 @@ from ariane_broker.spark_batches.batch_records import (
     batch_record,
     contents_rows,
 )
-from ariane_broker.spark_batches.batch_table import BatchTable, Progress
-from ariane_broker.spark_batches.batch_telling import BatchTelling
-from ariane_broker.spark_batches.sink_homes import SinkHome
+from ariane_broker.spark_batches.records.batch_table import BatchTable
+from ariane_broker.spark_batches.records.sink_homes import SinkHome
 from ariane_broker.spark_batches.sink_peers import Fate, HomeElsewhere
 from ariane_broker.topics.system_topics import BATCH_TOPIC
 from ariane_servicekit import ServicekitError, get_logger

@@ -18,16 +18,17 @@ from numpy.typing import NDArray
 
 from ariane_broker.delay.parking import Parking
 from ariane_broker.log.broker_log import BrokerLog
-from ariane_broker.spark_batches.batch_records import (
+from ariane_broker.spark_batches.batch_telling import BatchTelling
+from ariane_broker.spark_batches.records.batch_progress import Publication
+from ariane_broker.spark_batches.records.batch_records import (
     BatchEvent,
     BatchKey,
     batch_record,
     name_of_stage,
     named_rows,
 )
-from ariane_broker.spark_batches.batch_table import WAITING, BatchTable, Publication
-from ariane_broker.spark_batches.batch_telling import BatchTelling
-from ariane_broker.spark_batches.stage_format import StagedBlock, decode_stage
+from ariane_broker.spark_batches.records.batch_table import WAITING, BatchTable
+from ariane_broker.spark_batches.records.stage_format import StagedBlock, decode_stage
 from ariane_broker.topics.system_topics import BATCH_TOPIC
 from ariane_broker.topics.topic_table import TopicConfig
 from ariane_record import RecordTable

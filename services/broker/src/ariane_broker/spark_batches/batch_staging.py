@@ -18,10 +18,10 @@ from ariane_broker.errors.public_errors import (
 )
 from ariane_broker.errors.transactions import transaction_decided
 from ariane_broker.log.broker_log import BrokerLog
-from ariane_broker.spark_batches.batch_names import check_attempt, check_batch, name_of
-from ariane_broker.spark_batches.batch_records import Stage, StageRequest, stage_record
-from ariane_broker.spark_batches.batch_table import BatchTable
-from ariane_broker.spark_batches.stage_format import StagedBlock
+from ariane_broker.spark_batches.records.batch_names import check_attempt, check_batch, name_of
+from ariane_broker.spark_batches.records.batch_records import Stage, StageRequest, stage_record
+from ariane_broker.spark_batches.records.batch_table import BatchTable
+from ariane_broker.spark_batches.records.stage_format import StagedBlock
 from ariane_broker.topics.message_types import check_message_types
 from ariane_broker.topics.system_topics import STAGE_TOPIC
 from ariane_broker.topics.topic_changes import check_user_topic

@@ -14,15 +14,15 @@ from ariane_broker.errors.transactions import (
     sink_not_found,
 )
 from ariane_broker.log.broker_log import BrokerLog
-from ariane_broker.spark_batches.batch_records import (
+from ariane_broker.spark_batches.records.batch_records import (
     BatchEvent,
     BatchKey,
     Contents,
     NamedAttempt,
     batch_record,
 )
-from ariane_broker.spark_batches.batch_table import BatchTable
-from ariane_broker.spark_batches.sink_homes import HomeNote, SinkHome, note_json
+from ariane_broker.spark_batches.records.batch_table import BatchTable
+from ariane_broker.spark_batches.records.sink_homes import HomeNote, SinkHome, note_json
 from ariane_broker.spark_batches.sink_peers import Fate, HomeElsewhere, PeerGone, SinkPeers
 from ariane_broker.topics.system_topics import BATCH_TOPIC
 from ariane_servicekit import ServiceError, ServicekitError, get_logger

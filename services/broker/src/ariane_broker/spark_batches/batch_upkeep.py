@@ -9,14 +9,14 @@ from typing import Any, Final
 from ariane_broker.log.broker_log import BrokerLog
 from ariane_broker.spark_batches.batch_commits import BatchCommits
 from ariane_broker.spark_batches.batch_parts import BatchParts
-from ariane_broker.spark_batches.batch_records import (
+from ariane_broker.spark_batches.records.batch_records import (
     BatchEvent,
     BatchKey,
     batch_record,
     contents_rows,
 )
-from ariane_broker.spark_batches.batch_table import BatchTable
-from ariane_broker.spark_batches.sink_homes import note_json
+from ariane_broker.spark_batches.records.batch_table import BatchTable
+from ariane_broker.spark_batches.records.sink_homes import note_json
 from ariane_broker.topics.system_topics import BATCH_TOPIC
 from ariane_servicekit import get_logger, in_turns
 from ariane_storage.errors import StoreFull

@@ -13,9 +13,9 @@ from ariane_broker.spark_batches.batch_commits import BatchCommits
 from ariane_broker.spark_batches.batch_parts import BatchParts
 from ariane_broker.spark_batches.batch_publication import BatchPublication
 from ariane_broker.spark_batches.batch_staging import BatchStaging
-from ariane_broker.spark_batches.batch_table import BatchTable
 from ariane_broker.spark_batches.batch_telling import BatchTelling
 from ariane_broker.spark_batches.batch_upkeep import BatchUpkeep
+from ariane_broker.spark_batches.records.batch_table import BatchTable
 from ariane_broker.spark_batches.sink_peers import SinkPeers
 from ariane_broker.spark_batches.sinks import Sinks
 from ariane_broker.state.room import StateRoom

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from ariane_broker.spark_batches.batch_records import BatchKey, Contents, NamedAttempt
-from ariane_broker.spark_batches.sink_homes import SinkHome
+from ariane_broker.spark_batches.records.batch_records import BatchKey, Contents, NamedAttempt
+from ariane_broker.spark_batches.records.sink_homes import SinkHome
 from ariane_servicekit import ServicekitError
 
 

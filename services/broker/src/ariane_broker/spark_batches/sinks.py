@@ -9,12 +9,22 @@ from typing import Final
 
 from ariane_broker.errors.transactions import batch_undecided, peer_silent, sink_not_found
 from ariane_broker.log.broker_log import BrokerLog
-from ariane_broker.spark_batches.batch_names import check_query_id
 from ariane_broker.spark_batches.batch_parts import BatchParts
 from ariane_broker.spark_batches.batch_publication import BatchPublication
-from ariane_broker.spark_batches.batch_records import BatchEvent, BatchKey, Stage, batch_record
-from ariane_broker.spark_batches.batch_table import BatchTable
-from ariane_broker.spark_batches.sink_homes import CONTENTS_KEPT, HomeNote, SinkHome, note_json
+from ariane_broker.spark_batches.records.batch_names import check_query_id
+from ariane_broker.spark_batches.records.batch_records import (
+    BatchEvent,
+    BatchKey,
+    Stage,
+    batch_record,
+)
+from ariane_broker.spark_batches.records.batch_table import BatchTable
+from ariane_broker.spark_batches.records.sink_homes import (
+    CONTENTS_KEPT,
+    HomeNote,
+    SinkHome,
+    note_json,
+)
 from ariane_broker.spark_batches.sink_peers import HomeElsewhere, PeerGone
 from ariane_broker.topics.system_topics import BATCH_TOPIC
 from ariane_record.control_characters import holds_control_character

@@ -18,9 +18,9 @@ from ariane_broker.rpc.translation.sink_wire import (
     home_of,
 )
 from ariane_broker.rpc.translation.wire_time import time_of
-from ariane_broker.spark_batches.batch_names import check_batch
 from ariane_broker.spark_batches.batch_parts import BatchParts
-from ariane_broker.spark_batches.batch_records import BatchKey
+from ariane_broker.spark_batches.records.batch_names import check_batch
+from ariane_broker.spark_batches.records.batch_records import BatchKey
 from ariane_broker.spark_batches.sinks import SinkReport, Sinks
 from ariane_servicekit import in_turns
 from ariane_servicekit.security.gate.asking import require_sink, user_name

@@ -21,8 +21,8 @@ from ariane_broker.rpc.translation.transaction_wire import (
 )
 from ariane_broker.rpc.translation.wire_time import seconds_of, time_of
 from ariane_broker.spark_batches.batch_commits import BatchCommits
-from ariane_broker.spark_batches.batch_records import BatchKey, Contents
 from ariane_broker.spark_batches.batch_staging import BatchStaging
+from ariane_broker.spark_batches.records.batch_records import BatchKey, Contents
 from ariane_broker.transactions.checking import TransactionChecks
 from ariane_broker.transactions.ending import TransactionEnds
 from ariane_broker.transactions.half_list import HalfList

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from ariane.broker.v1 import sink_service_pb2 as sink_pb
 from ariane.broker.v1 import transaction_service_pb2 as transaction_pb
-from ariane_broker.spark_batches.batch_records import Contents, NamedAttempt
-from ariane_broker.spark_batches.sink_homes import SinkHome
+from ariane_broker.spark_batches.records.batch_records import Contents, NamedAttempt
+from ariane_broker.spark_batches.records.sink_homes import SinkHome
 
 
 def home_of(message: sink_pb.SinkHome) -> SinkHome:

@@ -17,8 +17,8 @@ from ariane_broker.log.promise import AcknowledgedLevel
 from ariane_broker.rpc.translation.level_wire import LEVELS, demand_of
 from ariane_broker.rpc.translation.stored_message import message_of, position_of
 from ariane_broker.rpc.translation.wire_time import span_of, time_of
-from ariane_broker.spark_batches.batch_records import AttemptKey, BatchKey, StageRequest
-from ariane_broker.spark_batches.stage_format import StagedBlock
+from ariane_broker.spark_batches.records.batch_records import AttemptKey, BatchKey, StageRequest
+from ariane_broker.spark_batches.records.stage_format import StagedBlock
 from ariane_broker.transactions.checking import Answer
 from ariane_broker.transactions.ending import EndOutcome, EndRequest
 from ariane_broker.transactions.transaction_records import HalfMessage, Outcome

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from ariane_broker.spark_batches.batch_records import Contents, contents_from, contents_rows
+from ariane_broker.spark_batches.records.batch_records import Contents, contents_from, contents_rows
 
 CONTENTS_KEPT: Final = 128
 """The number of batches of a query whose contents are kept: more than the 100 that a checkpoint of

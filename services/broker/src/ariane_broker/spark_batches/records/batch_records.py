@@ -26,7 +26,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from ariane_broker.spark_batches.stage_format import StagedBlock, encode_stage
+from ariane_broker.spark_batches.records.stage_format import StagedBlock, encode_stage
 from ariane_broker.topics.system_topics import BATCH_TOPIC, STAGE_TOPIC
 from ariane_record import PropertyName, RecordFields, RecordTable
 from ariane_record.checksums.checksum import crc32

@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import Any
 
 from ariane_broker.log.derived.snapshots import Document
-from ariane_broker.spark_batches.batch_records import BatchKey, Contents
+from ariane_broker.spark_batches.records.batch_records import BatchKey, Contents
 
 
 @dataclass(slots=True)

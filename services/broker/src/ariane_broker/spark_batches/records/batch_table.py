@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import chain
 from math import inf
 from operator import attrgetter
@@ -13,8 +13,9 @@ import numpy as np
 
 from ariane_broker.log.derived.log_rows import is_committed, is_of_topic, records_where
 from ariane_broker.log.derived.snapshots import Document, SnapshotState
-from ariane_broker.spark_batches.batch_agreements import BatchAgreements, Owed
-from ariane_broker.spark_batches.batch_records import (
+from ariane_broker.spark_batches.records.batch_agreements import BatchAgreements, Owed
+from ariane_broker.spark_batches.records.batch_progress import Progress, Publication
+from ariane_broker.spark_batches.records.batch_records import (
     AttemptKey,
     BatchEvent,
     BatchKey,
@@ -26,7 +27,7 @@ from ariane_broker.spark_batches.batch_records import (
     name_of_stage,
     stage_of,
 )
-from ariane_broker.spark_batches.sink_homes import CONTENTS_KEPT, HomeNote, note_from, note_json
+from ariane_broker.spark_batches.records.sink_homes import HomeNote, note_from, note_json
 from ariane_broker.topics.system_topics import BATCH_TOPIC, STAGE_TOPIC
 from ariane_record import RecordFields
 from ariane_record.layout import HEADER_BYTES
@@ -38,42 +39,6 @@ WAITING: Final = -1
 """In place of a queue id: counts records that wait for their delivery time."""
 
 _HALF_OFFSET_BEFORE_BODY: Final = HEADER_BYTES - FIELD_STARTS["half_offset"]
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """The progress of a query."""
-
-    batch_id: int
-    """The last committed batch."""
-    commit_log_offset: int
-    """Offset of its commit record."""
-    timestamp_ms: int
-    """When it was committed."""
-    contents: dict[int, Contents]
-    """Contents of the latest committed batches by id, ascending, up to this one."""
-
-    def joined(self, earlier: Progress | None) -> Progress:
-        """The later of both, with the contents of both batches, as many as are kept."""
-        if earlier is None:
-            return self
-        contents = {**earlier.contents, **self.contents}
-        kept = {batch_id: contents[batch_id] for batch_id in sorted(contents)[-CONTENTS_KEPT:]}
-        return replace(max(self, earlier, key=lambda each: each.batch_id), contents=kept)
-
-
-@dataclass(slots=True)
-class Publication:
-    """A batch that is committed and not yet visible as a whole."""
-
-    batch: BatchKey
-    """The batch."""
-    stages: tuple[int, ...]
-    """Commit-log offsets of its stages, in the order of publication."""
-    committed_ms: int
-    """When it was committed; records with later delivery times wait."""
-    counts: dict[tuple[int, int], int] = field(default_factory=dict)
-    """Messages so far, by stage and queue."""
 
 
 class BatchTable(SnapshotState):

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from typing import Final
 
 from ariane_broker.errors.transactions import transaction_not_found
-from ariane_broker.spark_batches.batch_records import (
+from ariane_broker.spark_batches.records.batch_records import (
     AttemptKey,
     BatchKey,
     NamedAttempt,
     Stage,
     checksum_of,
 )
-from ariane_broker.spark_batches.batch_table import BatchTable
+from ariane_broker.spark_batches.records.batch_table import BatchTable
 from ariane_record.control_characters import holds_control_character
 from ariane_servicekit.errors import field_invalid
 
