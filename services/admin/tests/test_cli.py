@@ -81,6 +81,7 @@ def test_errors_without_a_class_are_told_apart_by_their_reason(reason, status):
 
 def test_a_reason_says_more_than_the_class_that_it_shares():
     for reason, status in (
+        ("QUOTA_EXCEEDED", ExitStatus.REFUSED),
         ("TOO_FEW_IN_SYNC", ExitStatus.REFUSED),
         ("CLIENT_NOT_ATTACHED", ExitStatus.NOT_FOUND),
         ("CLIENT_SILENT", ExitStatus.UNREACHABLE),

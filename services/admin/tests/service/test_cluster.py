@@ -115,6 +115,27 @@ async def test_definitions_go_out_and_come_in(admin, entries):
     again = await stub.ImportDefinitions(bring)
     assert not again.changes
     assert len(await entries(method="ImportDefinitions")) == 2
+    for broker, since in ("broker-a", "1001"), ("broker-b", "1002"):
+        attributes = {"shown.since.ms": since, "retention.ms": "3600000"}
+        await topics.UpdateTopic(
+            topic_pb.UpdateTopicRequest(
+                topic="adm-defined", broker_names=[broker], attributes=attributes
+            )
+        )
+    # A purge is no definition: brokers that purge by their own clocks are alike, and stay purged.
+    found = (await topics.GetTopic(topic_pb.GetTopicRequest(topic="adm-defined"))).topic
+    assert not found.uneven
+    taken = await stub.ExportDefinitions(definition_pb.ExportDefinitionsRequest())
+    [kept] = [each for each in taken.definitions.topics if each.topic == "adm-defined"]
+    assert dict(kept.attributes) == {"retention.ms": "3600000"}
+    assert "topic adm-defined" not in taken.uneven_names
+    assert [each.action for each in (await stub.ImportDefinitions(bring)).changes] == [
+        "changed"
+    ] * 2
+    assert not (await stub.ImportDefinitions(bring)).changes
+    found = (await topics.GetTopic(topic_pb.GetTopicRequest(topic="adm-defined"))).topic
+    left = [dict(each.topic.attributes) for each in found.placements]
+    assert left == [{"shown.since.ms": "1001"}, {"shown.since.ms": "1002"}]
     await topics.DeleteTopic(topic_pb.DeleteTopicRequest(topic="adm-defined"))
 
 

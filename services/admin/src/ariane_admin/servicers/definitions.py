@@ -20,6 +20,7 @@ from ariane_admin.asking.cluster_doors import (
     broker_peer,
 )
 from ariane_admin.asking.pages import all_pages
+from ariane_admin.asking.topic_attributes import set_attributes
 from ariane_admin.servicers.cluster_access import ClusterAccess
 from ariane_record.names import is_system_group, is_system_topic
 from ariane_sdk import LiveBroker
@@ -142,10 +143,11 @@ class DefinitionServicer(DefinitionServiceServicer):
         self, held: _Held, topic: topic_pb.Topic, validate_only: bool
     ) -> definition_pb.DefinitionChange:
         broker, stub = held.broker, self._doors.topics(held.broker.address)
-        is_new = topic.topic not in held.topics
+        there = held.topics.get(topic.topic)
+        is_new = there is None
 
         async def bring() -> None:
-            if is_new:
+            if there is None:
                 made = topic_pb.CreateTopicRequest(topic=topic)
                 await answer_of(
                     stub.CreateTopic(made, timeout=CALL_SECONDS_MAX), broker_peer(broker)
@@ -157,7 +159,8 @@ class DefinitionServicer(DefinitionServiceServicer):
                 write_queue_count=topic.write_queue_count,
                 permission=topic.permission,
                 message_type=topic.message_type,
-                attributes=topic.attributes,
+                # An empty text removes one.
+                attributes=dict.fromkeys(set_attributes(there), "") | set_attributes(topic),
             )
             call = stub.UpdateTopic(changed, timeout=CALL_SECONDS_MAX)
             await answer_of(call, broker_peer(broker))
@@ -239,7 +242,7 @@ def topic_settings(topic: topic_pb.Topic) -> topic_pb.Topic:
         write_queue_count=topic.write_queue_count,
         permission=topic.permission,
         message_type=topic.message_type,
-        attributes=topic.attributes,
+        attributes=set_attributes(topic),
     )
 
 

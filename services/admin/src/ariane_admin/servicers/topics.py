@@ -25,6 +25,7 @@ from ariane_admin.asking.cluster_doors import (
     broker_peer,
 )
 from ariane_admin.asking.pages import all_pages
+from ariane_admin.asking.topic_attributes import set_attributes
 from ariane_admin.servicers.cluster_access import ClusterAccess, topic_not_found
 from ariane_record.names import reply_topic
 from ariane_sdk import LiveBroker
@@ -381,7 +382,7 @@ def _alike(topic: broker_pb.Topic, other: broker_pb.Topic) -> bool:
             each.write_queue_count,
             each.permission or READ_WRITE,
             each.message_type,
-            dict(each.attributes),
+            set_attributes(each),
         )
 
     return settings(topic) == settings(other)

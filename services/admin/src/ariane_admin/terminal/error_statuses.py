@@ -58,6 +58,7 @@ _STATUSES_BY_REASON: Mapping[str, ExitStatus] = MappingProxyType(
         "MESSAGE_TYPE_MISMATCH": ExitStatus.REFUSED,
         "BATCH_DIFFERS": ExitStatus.REFUSED,
         "SINK_MOVED": ExitStatus.REFUSED,
+        "QUOTA_EXCEEDED": ExitStatus.REFUSED,
         "TOO_FEW_IN_SYNC": ExitStatus.REFUSED,
         "TRANSACTION_DECIDED": ExitStatus.REFUSED,
         "TRANSACTION_FOREIGN": ExitStatus.REFUSED,

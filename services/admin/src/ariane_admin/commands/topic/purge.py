@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import click
 
@@ -20,13 +20,11 @@ from ariane_admin.asking.cluster_doors import CALL_SECONDS_MAX, PATIENCE_S, Clus
 from ariane_admin.asking.connection import run_async
 from ariane_admin.asking.own_tls import own_tls
 from ariane_admin.asking.questions import questions
+from ariane_admin.asking.topic_attributes import SHOWN_SINCE
 from ariane_admin.messages.start_position import MomentType
 from ariane_admin.terminal.confirmation import confirm, dry_run_option, yes_option
 from ariane_admin.terminal.output import Output
 from ariane_sdk import QueueReader
-
-SHOWN_SINCE: Final = "shown.since.ms"
-"""The attribute of a topic: messages that were stored before this time are shown to nobody."""
 
 
 class _Purge(NamedTuple):
