@@ -253,7 +253,7 @@ class Intake:
         self, message: Message, options: SendOptions, future: asyncio.Future[SendResult] | None
     ) -> None:
         try:
-            info = self._info(message.topic)
+            info = self._info(message.topic, of_java=type(message) is RelayedMessage)
             if self._route_wait.must_wait(info, message, options):
                 self._encoding.check(message)
                 self._route_wait.park(info, message, options, future)
@@ -331,13 +331,13 @@ class Intake:
             info.properties.of_tag(message.tag)  # So that later ones are taken as usual ones.
         return row
 
-    def _info(self, topic: str) -> TopicInfo:
+    def _info(self, topic: str, *, of_java: bool = False) -> TopicInfo:
         """Return what is known of a topic, with or without a route."""
-        return self._topics.get(topic) or self._new_info(topic)
+        return self._topics.get(topic) or self._new_info(topic, of_java=of_java)
 
-    def _new_info(self, topic: str) -> TopicInfo:
+    def _new_info(self, topic: str, *, of_java: bool) -> TopicInfo:
         info = TopicInfo(
-            checked_topic(topic, of_java=True),
+            checked_topic(topic, of_java=of_java),
             id_digits=self._unique_ids.digit_count,
             sequenced=self._settings.idempotent,
             sticky_first=self._random.getrandbits(16),
