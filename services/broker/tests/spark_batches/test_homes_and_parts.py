@@ -440,10 +440,14 @@ async def test_a_sink_is_not_deleted_where_its_home_may_have_committed_a_part(
         failure = await refused(brokers["b"].sinks.DeleteSink(delete))
         assert failure.reason == "PEER_UNREACHABLE"
     await brokers.until_visible(a="a0", b="b0")
-    # A home that was told to forget it says so, and the part is given up.
+    # Nor does the home forget what it has to tell, unless the other one is gone for good.
     later = await brokers.stage_all("b", batch=1)
     async with failing("publish", "b"), failing("fate_of", "a"):
         await brokers.commit("a", later, batch=1)
+        failure = await refused(brokers["a"].sinks.DeleteSink(delete))
+        assert (failure.reason, failure.metadata["broker_name"]) == ("PEER_UNREACHABLE", "b")
+    async with failing("fate_of", "a"):
+        brokers.addresses["b"] = None
         await brokers["a"].sinks.DeleteSink(delete)
     assert (await brokers["b"].sinks.DeleteSink(delete)).dropped_record_count == 1
 

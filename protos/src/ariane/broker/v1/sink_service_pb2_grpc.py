@@ -130,7 +130,8 @@ class SinkServiceServicer(object):
         is not visible yet becomes visible all the same, unless it cannot be read any more: then it is
         given up.
         Errors: SINK_NOT_FOUND; PEER_UNREACHABLE while a part of a batch is prepared here and its home
-        does not say what became of it.
+        does not say what became of it, or while another broker that name servers know is still to be
+        told of a batch that this one committed.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -64,7 +64,8 @@ class SinkServiceStub:
     is not visible yet becomes visible all the same, unless it cannot be read any more: then it is
     given up.
     Errors: SINK_NOT_FOUND; PEER_UNREACHABLE while a part of a batch is prepared here and its home
-    does not say what became of it.
+    does not say what became of it, or while another broker that name servers know is still to be
+    told of a batch that this one committed.
     """
     PrepareBatch: _grpc.UnaryUnaryMultiCallable[_sink_service_pb2.PrepareBatchRequest, _sink_service_pb2.PrepareBatchResponse]
     """Prepares this broker's part of a batch for the decision: from now on it is neither dropped nor
@@ -122,7 +123,8 @@ class SinkServiceAsyncStub(SinkServiceStub):
     is not visible yet becomes visible all the same, unless it cannot be read any more: then it is
     given up.
     Errors: SINK_NOT_FOUND; PEER_UNREACHABLE while a part of a batch is prepared here and its home
-    does not say what became of it.
+    does not say what became of it, or while another broker that name servers know is still to be
+    told of a batch that this one committed.
     """
     PrepareBatch: _aio.UnaryUnaryMultiCallable[_sink_service_pb2.PrepareBatchRequest, _sink_service_pb2.PrepareBatchResponse]  # type: ignore[assignment]
     """Prepares this broker's part of a batch for the decision: from now on it is neither dropped nor
@@ -201,7 +203,8 @@ class SinkServiceServicer(metaclass=_abc_1.ABCMeta):
         is not visible yet becomes visible all the same, unless it cannot be read any more: then it is
         given up.
         Errors: SINK_NOT_FOUND; PEER_UNREACHABLE while a part of a batch is prepared here and its home
-        does not say what became of it.
+        does not say what became of it, or while another broker that name servers know is still to be
+        told of a batch that this one committed.
         """
 
     @_abc_1.abstractmethod

@@ -83,8 +83,11 @@ class BatchTelling:
             raise
         return sorted(parts) if names else None
 
-    async def tell(self, query_id: str) -> None:
+    async def tell(self, query_id: str) -> set[str]:
         """Tell the other brokers of a query what they do not know yet.
+
+        Returns:
+            The brokers that name servers know, and that could not be told.
 
         Raises:
             ServiceError: PEER_UNREACHABLE: nobody else knows of a decision yet.
@@ -113,6 +116,7 @@ class BatchTelling:
                 self.table.told(batch, knowing)
             elif not owed.witnessed:
                 raise peer_silent(min(names), "no other broker knows of the decision yet")
+        return (late & self.table.agreements.untold_of(query_id)) - gone
 
     async def until_visible(
         self, batch: BatchKey, contents: Contents, names: Iterable[str]

@@ -188,13 +188,16 @@ class Sinks:
 
         Raises:
             ServiceError: FIELD_INVALID, SINK_NOT_FOUND, PEER_UNREACHABLE: a part is prepared, and
-                its home may have committed it.
+                its home may have committed it; or another broker is still to be told that a part
+                of its is committed.
             StorageError: The sink is unchanged.
         """
         check_query_id(query_id)
         for batch in self.table.agreements.prepared_of(query_id):
             if not await self.parts.settle(batch, forgotten_is_settled=True):
                 raise batch_undecided(*batch)
+        for name in sorted(await self.parts.telling.tell(query_id)):
+            raise peer_silent(name, "it has a part of a committed batch and does not know")
         staged = await in_turns(self._staged({query_id}))
         if not self.table.knows(query_id):
             raise sink_not_found(query_id)
