@@ -54,8 +54,15 @@ async def test_a_namespace_is_no_part_of_a_name(client, ariane_topic, group):
     message.topic.resource_namespace = "shop"
     sent = await client.send_messages(message)
     assert sent.status.code == dp.OK, sent
-    _, (received,) = await client.receive(ariane_topic, group)
-    assert received.topic == dp.Resource(name=ariane_topic)
+    shop = dp.Resource(name=ariane_topic, resource_namespace="shop")
+    asked = pb.QueryRouteRequest(topic=shop, endpoints=client.endpoints)
+    queue = (await client.call("QueryRoute", asked)).message_queues[0]
+    assert queue.topic == shop
+    request = client.receive_request(ariane_topic, group, queue.broker.name)
+    request.message_queue.topic.CopyFrom(shop)
+    call = client.stub.ReceiveMessage(request, metadata=client.metadata, timeout=20)
+    (received,) = [each.message async for each in call if each.HasField("message")]
+    assert received.topic == shop
     assert received.system_properties.message_id == message.system_properties.message_id
     entry = pb.AckMessageEntry(
         message_id=received.system_properties.message_id,
