@@ -402,7 +402,8 @@ async def test_tables_whose_answers_are_lost_or_whose_broker_is_killed_are_store
             await producer.route(topic)
         proxy.lossy = True
         sending = asyncio.gather(*(send_on(producer) for _ in range(700)))
-        await asyncio.sleep(0.5)
+        while proxy.lost <= 5 and not sending.done():
+            await asyncio.sleep(0.05)
         broker.kill()
         await broker.wait()
         await broker.restart()
