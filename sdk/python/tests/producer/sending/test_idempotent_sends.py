@@ -336,7 +336,7 @@ async def test_lost_answers_store_nothing_twice(lossy):
             results += await asyncio.gather(*sends)
     proxy.lossy = False
     found = await stored(cluster)
-    assert proxy.lost > 5
+    assert proxy.lost >= LOST_MIN
     assert any(result.duplicate for result in results)
     counts = Counter(body for bodies in found.values() for body in bodies)
     assert (len(counts), max(counts.values())) == (count, 1)
@@ -375,6 +375,10 @@ async def test_a_killed_broker_stores_nothing_twice(lossy):
     check_exactly_once(await stored(cluster), 4000, 3)
 
 
+LOST_MIN = 2
+"""Of some twenty calls, each with the messages of all senders."""
+
+
 @pytest.mark.slow
 async def test_tables_whose_answers_are_lost_or_whose_broker_is_killed_are_stored_once(lossy):
     cluster, proxy = lossy
@@ -402,7 +406,7 @@ async def test_tables_whose_answers_are_lost_or_whose_broker_is_killed_are_store
             await producer.route(topic)
         proxy.lossy = True
         sending = asyncio.gather(*(send_on(producer) for _ in range(700)))
-        while proxy.lost <= 5 and not sending.done():
+        while proxy.lost < LOST_MIN and not sending.done():  # noqa: ASYNC110 - nobody tells
             await asyncio.sleep(0.05)
         broker.kill()
         await broker.wait()
