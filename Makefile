@@ -9,6 +9,8 @@ BIN := .venv/bin
 STAMP := .venv/.stamp
 # Goes to pytest, such as PYTEST_ARGS="-x -k append".
 PYTEST_ARGS ?=
+# The tests of the clients: all, or some files.
+CLIENTS ?= integration/clients
 # How many processes run the tests: one more than can, because tests wait now and then.
 WORKERS ?= $(shell echo $$(($$(nproc) + 1)))
 # Where quick tests keep their stores: in memory where there is room, for waiting until a disk has
@@ -132,7 +134,7 @@ clients: $(STAMP) ## The clients in Go, Java and TypeScript, as far as their too
 
 .PHONY: clients-test
 clients-test: $(STAMP) ## The clients' scenarios, every language with every other, and their quick starts
-	@$(BIN)/pytest integration/clients -n 3 --dist loadfile $(PYTEST_ARGS)
+	@$(BIN)/pytest $(CLIENTS) -n 3 --dist loadfile $(PYTEST_ARGS)
 
 .PHONY: gateway-test
 gateway-test: $(STAMP) ## RocketMQ's own clients, as published, on a cluster behind our gateway
