@@ -42,7 +42,8 @@ async def test_queues_move_whatever_a_notice_raises(error, on_loop, caplog):
         raise error
 
     # Spark's, which other tests leave behind, asks the error for its text.
-    caplog.handler.setFormatter(logging.Formatter())
+    for handler in logging.getLogger().handlers:
+        handler.setFormatter(logging.Formatter())
     settings = PushSettings(on_gained=coroutine if on_loop else plain, release_timeout_s=60)
     async with asyncio.timeout(30):
         await QueueNotices(settings).gained([MessageQueue("orders", "broker-a", 0)])
