@@ -140,7 +140,9 @@ class TransactionServiceServicer(object):
         matter then. Answers when all is visible but what waits for its delivery time.
         Errors: TRANSACTION_NOT_FOUND for an attempt that did not stage what it should have,
         BATCH_DIFFERS when the batch was committed with other contents, or is older than the commits
-        that the broker remembers, TOPIC_NOT_FOUND.
+        that the broker remembers, TOPIC_NOT_FOUND, SINK_MOVED when another broker is the home,
+        PEER_UNREACHABLE when a broker with a part does not answer, TRANSACTION_DECIDED when another
+        broker knows of a commit that this one has lost.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -72,7 +72,9 @@ class TransactionServiceStub:
     matter then. Answers when all is visible but what waits for its delivery time.
     Errors: TRANSACTION_NOT_FOUND for an attempt that did not stage what it should have,
     BATCH_DIFFERS when the batch was committed with other contents, or is older than the commits
-    that the broker remembers, TOPIC_NOT_FOUND.
+    that the broker remembers, TOPIC_NOT_FOUND, SINK_MOVED when another broker is the home,
+    PEER_UNREACHABLE when a broker with a part does not answer, TRANSACTION_DECIDED when another
+    broker knows of a commit that this one has lost.
     """
     AbortBatch: _grpc.UnaryUnaryMultiCallable[_transaction_service_pb2.AbortBatchRequest, _transaction_service_pb2.AbortBatchResponse]
     """Drops what is staged for a batch. Never undoes a commit: then it does nothing."""
@@ -123,7 +125,9 @@ class TransactionServiceAsyncStub(TransactionServiceStub):
     matter then. Answers when all is visible but what waits for its delivery time.
     Errors: TRANSACTION_NOT_FOUND for an attempt that did not stage what it should have,
     BATCH_DIFFERS when the batch was committed with other contents, or is older than the commits
-    that the broker remembers, TOPIC_NOT_FOUND.
+    that the broker remembers, TOPIC_NOT_FOUND, SINK_MOVED when another broker is the home,
+    PEER_UNREACHABLE when a broker with a part does not answer, TRANSACTION_DECIDED when another
+    broker knows of a commit that this one has lost.
     """
     AbortBatch: _aio.UnaryUnaryMultiCallable[_transaction_service_pb2.AbortBatchRequest, _transaction_service_pb2.AbortBatchResponse]  # type: ignore[assignment]
     """Drops what is staged for a batch. Never undoes a commit: then it does nothing."""
@@ -207,7 +211,9 @@ class TransactionServiceServicer(metaclass=_abc_1.ABCMeta):
         matter then. Answers when all is visible but what waits for its delivery time.
         Errors: TRANSACTION_NOT_FOUND for an attempt that did not stage what it should have,
         BATCH_DIFFERS when the batch was committed with other contents, or is older than the commits
-        that the broker remembers, TOPIC_NOT_FOUND.
+        that the broker remembers, TOPIC_NOT_FOUND, SINK_MOVED when another broker is the home,
+        PEER_UNREACHABLE when a broker with a part does not answer, TRANSACTION_DECIDED when another
+        broker knows of a commit that this one has lost.
         """
 
     @_abc_1.abstractmethod
