@@ -5,10 +5,12 @@ import pty
 import subprocess
 import sys
 import termios
+from datetime import timedelta
 
 import pytest
 import yaml
 
+from ariane_admin.times import length_of_time, length_text
 from ariane_record.control_characters import holds_control_character, shown
 from ariane_sdk import Message
 from ariane_sdk.sync import Producer
@@ -107,3 +109,9 @@ def test_a_terminal_of_80_columns_cuts_nothing_that_is_copied(cluster, topic, ar
         assert status == 0, text
         assert wanted in text
         assert "\u2026" not in text
+
+
+@pytest.mark.parametrize("text", ["0s", "250ms", "90s", "12h", "1d12h", "1h30m", "2d1ms"])
+def test_a_length_of_time_is_said_as_it_is_read(text):
+    length = length_of_time(text)
+    assert length_of_time(length_text(length // timedelta(milliseconds=1))) == length

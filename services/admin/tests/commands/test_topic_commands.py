@@ -39,13 +39,16 @@ def test_a_list_says_how_topics_lie_on_all_brokers(ariane, ariane_json):
         "write_queues": 6,
         "permission": "read-write",
         "type": "normal",
+        "retention": "broker's",
         "unanswered": [],
     }
     unlike = rows["l-unlike"]
     assert (unlike["read_queues"], unlike["write_queues"]) == (4, 3)
     assert (unlike["permission"], unlike["type"]) == ("differs", "any")
     header = ariane("topic", "list").split("─")[0]
-    assert " ".join(header.split()) == "topic brokers read queues write queues permission type"
+    assert " ".join(header.split()) == (
+        "topic brokers read queues write queues permission type retention"
+    )
 
 
 def test_the_topic_of_replies_is_listed_when_asked_for(ariane, ariane_json):
@@ -71,7 +74,22 @@ def test_a_topic_is_changed_on_all_brokers_or_on_some(ariane, ariane_json):
     ariane("topic", "create", "changing", "--queues", "4", "--cluster", "DefaultCluster")
     rows = ariane_json("topic", "update", "changing", "--retention", "12h")
     assert {row["attributes"]["retention.ms"] for row in rows} == {"43200000"}
+    assert {row["retention"] for row in rows} == {"12h"}
+    err = ariane(
+        *("topic", "update", "changing", "--retention", "0.0004s"), status=ExitStatus.USAGE
+    )
+    assert "'0.0004s': retention has a part of a millisecond" in err
+    assert listed(ariane_json)["changing"]["retention"] == "12h"
+    ariane("topic", "update", "changing", "--retention", "1d12h", "--broker", "broker-a")
+    assert listed(ariane_json)["changing"]["retention"] == "differs"
+    queues = ariane_json("topic", "show", "changing")
+    assert {(row["broker"], row["retention"]) for row in queues} == {
+        ("broker-a", "1d12h"),
+        ("broker-b", "12h"),
+    }
+    assert "retention" in ariane("topic", "show", "changing").split("─")[0]
     rows = ariane_json("topic", "update", "changing", "--retention", "0s")
+    assert "retention" not in ariane("topic", "show", "changing").split("─")[0]
     assert all(row["attributes"] == {} for row in rows)
     rows = ariane_json("topic", "update", "changing", "--write-queues", "2")
     assert [row["write_queues"] for row in rows] == [2, 2]
@@ -114,8 +132,8 @@ def test_a_topic_that_is_there_otherwise_than_wanted_is_told(ariane, capfd):
     assert main([*wanted, "--queues", "5", "--permission", "read"]) == ExitStatus.DONE
     [line] = capfd.readouterr().err.splitlines()
     assert line == (
-        "ariane: warning: otherwise is on broker-b with 3 read and 3 write queues, read-write, any:"
-        " ariane topic update changes it"
+        "ariane: warning: otherwise is on broker-b with 3 read and 3 write queues, read-write, any,"
+        " retention broker's: ariane topic update changes it"
     )
 
 

@@ -98,6 +98,20 @@ async def test_a_change_asks_first_and_is_audited_with_the_browsers_address(brow
     assert "&#34;topic&#34;: &#34;adm-made&#34;" in shown.text
 
 
+async def test_a_topics_own_retention_is_shown_and_changed(browser):
+    made = await browser.change("/topics/create", topic="adm-kept", queues="1", retention="1d12h")
+    assert "Topic adm-kept is there." in made.text
+    assert "<span>1d12h</span>" in (await browser.get("/topics?prefix=adm-kept")).text
+    assert "<span>1d12h</span>" in (await browser.get("/topics/adm-kept")).text
+    for wrong, why in ("0.0004s", "has a part of a millisecond"), ("long", "is a length of time"):
+        refused = await browser.change("/topics/update", topic="adm-kept", retention=wrong)
+        assert why in refused.text
+    assert "Retention, now 1d12h" in (await browser.get("/topics/adm-kept")).text
+    await browser.change("/topics/update", topic="adm-kept", retention="0s")
+    assert "Retention, now broker&#39;s" in (await browser.get("/topics/adm-kept")).text
+    await browser.change("/topics/delete", topic="adm-kept")
+
+
 async def test_a_strangers_form_changes_nothing(browser, entries):
     fields = {"topic": "stolen", "queues": "1", "confirmed": "1"}
     own = await browser.token()

@@ -43,6 +43,8 @@ from ariane_admin.console.group_changes import GROUP_CHANGES
 from ariane_admin.console.pages.filters import FILTER_CHANGES
 from ariane_admin.console.pages.messages import letter_query
 from ariane_admin.console.pages.replicas import REPLICA_CHANGES
+from ariane_admin.retention import retention_attribute
+from ariane_admin.times import length_of_time
 
 _ENDS: Final = {
     CONSUME_OUTCOME_RETRY: "failed and would have it again",
@@ -58,6 +60,7 @@ async def _create_topic(ask: Asker, given: Given) -> str:
         read_queue_count=queues,
         write_queue_count=queues,
         message_type=MessageType.Value(f"MESSAGE_TYPE_{given.get('type', 'UNSPECIFIED')}"),
+        attributes=_retention_in(given),
     )
     answer = await ask(ask.api.topics.CreateTopic, topic_pb.CreateTopicRequest(topic=topic))
     return f"Topic {given['topic']} is there.{not_on(answer.outcomes)}"
@@ -65,16 +68,32 @@ async def _create_topic(ask: Asker, given: Given) -> str:
 
 async def _update_topic(ask: Asker, given: Given) -> str:
     reads, writes, permission = map(given.get, ("read_queues", "write_queues", "permission"))
-    if not (reads or writes or permission):
+    attributes = _retention_in(given)
+    if not (reads or writes or permission or attributes):
         raise WronglyFilled("Say what is to change.")
     request = topic_pb.UpdateTopicRequest(
         topic=given["topic"],
         read_queue_count=number_in(given, "read_queues") if reads else None,
         write_queue_count=number_in(given, "write_queues") if writes else None,
         permission=TopicPermission.Value(f"TOPIC_PERMISSION_{permission or 'UNSPECIFIED'}"),
+        attributes=attributes,
     )
     answer = await ask(ask.api.topics.UpdateTopic, request)
     return f"Topic {given['topic']} is changed.{not_on(answer.outcomes)}"
+
+
+def _retention_in(given: Given) -> dict[str, str]:
+    """A topic's own retention time, if one was entered."""
+    text = given.get("retention", "").strip()
+    if not text:
+        return {}
+    length = length_of_time(text)
+    if length is None:
+        raise WronglyFilled("retention is a length of time, such as 90s, 12h or 7d.")
+    try:
+        return retention_attribute(length)
+    except ValueError as error:
+        raise WronglyFilled(f"{error}.") from None
 
 
 async def _delete_topic(ask: Asker, given: Given) -> str:

@@ -7,7 +7,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import click
 
-from ariane_admin.terminal.waits import length_of_time
+from ariane_admin.times import length_of_time
 
 _EXAMPLE: Final = "2026-01-31T10:00:00Z"
 _LIKE: Final = f"time like {_EXAMPLE} or -2h"

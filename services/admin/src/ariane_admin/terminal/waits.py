@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from datetime import timedelta
-from typing import Final
 
 import click
 
-_WAIT: Final = re.compile(
-    r"(?=.)(?:(?P<days>\d{1,6})d)?(?:(?P<hours>\d{1,6})h)?(?:(?P<minutes>\d{1,6})m)?"
-    r"(?:(?P<seconds>\d{1,9}(?:\.\d{1,6})?)s)?(?:(?P<milliseconds>\d{1,12})ms)?"
-)
+from ariane_admin.times import length_of_time
 
 
 class WaitType(click.ParamType[timedelta]):
@@ -29,11 +24,3 @@ class WaitType(click.ParamType[timedelta]):
         if found is None:
             self.fail(f"{value!r} is not a duration: give one such as 90s, 1h30m or 2d", param, ctx)
         return found
-
-
-def length_of_time(text: str) -> timedelta | None:
-    """Parse a length of time, such as ``1h30m``; None if it is not one."""
-    found = _WAIT.fullmatch(text)
-    if found is None:
-        return None
-    return timedelta(**{unit: float(said) for unit, said in found.groupdict("0").items()})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ariane.admin.v1.topic_service_pb2 import GetTopicResponse, TopicPlacement
 from ariane_admin.commands.topic.words import message_type_word, permission_word
+from ariane_admin.retention import retention_text
 from ariane_admin.terminal.output import Row
 from ariane_admin.times import moment_text
 
@@ -34,6 +35,7 @@ def placement_row(part: TopicPlacement) -> Row:
         "write_queues": found.write_queue_count,
         "permission": permission_word(found.permission),
         "type": message_type_word(found.message_type),
+        "retention": retention_text(found),
         "attributes": dict(found.attributes),
         "version": found.version,
         "system": found.system,

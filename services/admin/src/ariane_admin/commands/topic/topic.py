@@ -27,27 +27,25 @@ from ariane_admin.commands.topic.words import (
     RETENTION_HELP,
     MessageTypeType,
     PermissionType,
+    RetentionType,
     message_type_word,
     permission_word,
-    retention_attribute,
 )
+from ariane_admin.retention import NO_RETENTION, retention_text
 from ariane_admin.terminal.client_warnings import say_warning
 from ariane_admin.terminal.confirmation import confirm, dry_run_option, yes_option
 from ariane_admin.terminal.output import Output, Row
-from ariane_admin.terminal.waits import WaitType
 from ariane_sdk import MessageQueue
 from ariane_sdk.errors import TopicNotFound
 
 if TYPE_CHECKING:
-    from datetime import timedelta
-
     from ariane.common.v1 import message_pb2
 
 _QUEUES = click.IntRange(1, QUEUES_MAX)
 _QUEUE_COLUMNS = ("broker", "address", "queue_id", "min_offset", "max_offset", "messages")
 _LAYOUT_COLUMNS = (
-    *("broker", "read_queues", "write_queues", "permission", "type", "version"),
-    "unread_messages",
+    *("broker", "read_queues", "write_queues", "permission", "type", "retention"),
+    *("version", "unread_messages"),
 )
 
 
@@ -75,7 +73,7 @@ _LAYOUT_COLUMNS = (
     show_default=True,
     help="Kind of messages that the topic accepts.",
 )
-@click.option("--retention", type=WaitType(), help=RETENTION_HELP)
+@click.option("--retention", type=RetentionType(), help=RETENTION_HELP)
 @click.option("--exists-ok", is_flag=True, help="Succeed if the topic exists already.")
 @change_options
 def create(
@@ -86,7 +84,7 @@ def create(
     cluster_name: str,
     permission: route_pb2.TopicPermission.ValueType,
     message_type: message_pb2.MessageType.ValueType,
-    retention: timedelta | None,
+    retention: dict[str, str] | None,
     exists_ok: bool,
     name_servers: str,
     admin: AdminChoice,
@@ -108,7 +106,7 @@ def create(
         write_queue_count=queues,
         permission=permission,
         message_type=message_type,
-        attributes=retention_attribute(retention),
+        attributes=retention,
     )
     request = topic_pb.CreateTopicRequest(
         topic=wanted, cluster_name=cluster_name, broker_names=broker_names, exists_ok=exists_ok
@@ -137,7 +135,8 @@ def create(
 def show(*, name: str, brokers: bool, name_servers: str, output: Output) -> int:
     """Show the queues of topic NAME, and how many messages each holds.
 
-    If the topic has a queue order (ariane topic order), the position of each queue in it is shown.
+    If the topic has a queue order (ariane topic order), the position of each queue in it is shown,
+    and if it has a retention time of its own, that of each broker.
     A warning, and --brokers, report messages in queues that are not readable, as no consumer gets
     them. For brokers that do not answer only the route is shown, and the exit status is 3.
 
@@ -154,7 +153,9 @@ def show(*, name: str, brokers: bool, name_servers: str, output: Output) -> int:
         return asked.status
     asked, queues = run_async(_queues(name_servers, name))
     ordered = any(queue["order_place"] is not None for queue in queues)
-    output.rows((*_QUEUE_COLUMNS, "order_place") if ordered else _QUEUE_COLUMNS, queues)
+    retained = any(queue["retention"] not in {None, NO_RETENTION} for queue in queues)
+    further = ("retention",) * retained + ("order_place",) * ordered
+    output.rows((*_QUEUE_COLUMNS, *further), queues)
     return asked.status
 
 
@@ -176,7 +177,7 @@ def show(*, name: str, brokers: bool, name_servers: str, output: Output) -> int:
     type=MessageTypeType(),
     help="Kind of messages that the topic accepts.",
 )
-@click.option("--retention", type=WaitType(), help=f"{RETENTION_HELP} 0s ends that.")
+@click.option("--retention", type=RetentionType(), help=f"{RETENTION_HELP} 0s ends that.")
 @click.option(
     "--broker", "broker_names", multiple=True, help="Only on this broker; may be repeated."
 )
@@ -196,7 +197,7 @@ def update(
     write_queues: int | None,
     permission: route_pb2.TopicPermission.ValueType | None,
     message_type: message_pb2.MessageType.ValueType | None,
-    retention: timedelta | None,
+    retention: dict[str, str] | None,
     broker_names: tuple[str, ...],
     force: bool,
     yes: bool,
@@ -227,7 +228,7 @@ def update(
         write_queue_count=queues if write_queues is None else write_queues,
         permission=permission or route_pb2.TOPIC_PERMISSION_UNSPECIFIED,
         message_type=message_type,
-        attributes=retention_attribute(retention),
+        attributes=retention,
     )
     if request == topic_pb.UpdateTopicRequest(topic=name, broker_names=broker_names):
         raise click.UsageError("nothing to change: give --queues, --permission or another option")
@@ -331,6 +332,7 @@ async def _queues(name_servers: str, name: str) -> tuple[Questions, list[Row]]:
     silent = {q for q in route.read_queues if q.broker_name in asked.unanswered}
     addresses = {broker.broker_name: broker.read_address for broker in route.brokers}
     places = places_in_order(route)
+    retentions = {part.broker_name: retention_text(part.topic) for part in topic.placements}
 
     def row(queue: MessageQueue) -> Row:
         known = bounds.get(queue)
@@ -342,6 +344,7 @@ async def _queues(name_servers: str, name: str) -> tuple[Questions, list[Row]]:
             "min_offset": begin,
             "max_offset": end,
             "messages": None if begin is None or end is None else end - begin,
+            "retention": retentions.get(queue.broker_name),
             "order_place": places.get(queue),
         }
 
@@ -350,15 +353,16 @@ async def _queues(name_servers: str, name: str) -> tuple[Questions, list[Row]]:
 
 def _tell_difference(there: Mapping[str, object], wanted: Topic) -> None:
     """Warn of a topic that is there, and otherwise than it is wanted."""
-    if (there["read_queues"], there["write_queues"], there["permission"], there["type"]) != (
+    columns = ("read_queues", "write_queues", "permission", "type", "retention")
+    if tuple(map(there.get, columns)) != (
         wanted.read_queue_count,
         wanted.write_queue_count,
         permission_word(wanted.permission),
         message_type_word(wanted.message_type),
+        retention_text(wanted),
     ):
         say_warning(
             "{topic} is on {broker} with {read_queues} read and {write_queues} write queues,"
-            " {permission}, {type}: ariane topic update changes it".format_map(
-                {**there, "topic": wanted.topic}
-            )
+            " {permission}, {type}, retention {retention}:"
+            " ariane topic update changes it".format_map({**there, "topic": wanted.topic})
         )

@@ -11,13 +11,17 @@ from ariane_admin.asking.options import question_options
 from ariane_admin.asking.partial_answers import write_rows
 from ariane_admin.asking.questions import answered
 from ariane_admin.commands.topic.words import message_type_word, permission_word
+from ariane_admin.retention import retention_text
 from ariane_admin.terminal.output import Output, Row
 
-_COLUMNS: Final = ("topic", "brokers", "read_queues", "write_queues", "permission", "type")
+_COLUMNS: Final = (
+    *("topic", "brokers", "read_queues", "write_queues"),
+    *("permission", "type", "retention"),
+)
 _TOTALS: Final = ("read_queues", "write_queues")
 
 _DIFFERS: Final = "differs"
-"""What stands for a permission or type that is not the same on all brokers."""
+"""What stands for a setting that is not the same on all brokers."""
 
 
 @click.command("list")
@@ -26,9 +30,9 @@ _DIFFERS: Final = "differs"
 def list_topics(*, system: bool, name_servers: str, output: Output) -> int:
     """List topics by name, with their queues on all brokers.
 
-    "differs" marks a value that brokers do not agree on; see ariane topic show --brokers. A warning
-    names each broker that does not answer; totals then cover the others only, and the exit status
-    is 3.
+    "differs" marks a value that brokers do not agree on; see ariane topic show --brokers. A topic
+    without a retention time of its own has its broker's. A warning names each broker that does not
+    answer; totals then cover the others only, and the exit status is 3.
 
     \b
     Example:
@@ -53,6 +57,7 @@ def _list_row(topic: ClusterTopic) -> Row:
         "write_queues": sum(one.write_queue_count for one in found) if found else None,
         "permission": _common({permission_word(one.permission) for one in found}),
         "type": _common({message_type_word(one.message_type) for one in found}),
+        "retention": _common(set(map(retention_text, found))),
     }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from types import MappingProxyType
 from typing import Final
 
@@ -10,6 +9,8 @@ import click
 
 from ariane.common.v1 import message_pb2
 from ariane.namesrv.v1 import route_pb2
+from ariane_admin.retention import retention_attribute
+from ariane_admin.terminal.waits import WaitType
 
 QUEUES_MAX: Final = 65_536
 """Queues of a topic on one broker."""
@@ -77,6 +78,23 @@ class MessageTypeType(click.ParamType["message_pb2.MessageType.ValueType"]):
         return MESSAGE_TYPES[word]
 
 
+class RetentionType(click.ParamType[dict[str, str]]):
+    """A topic's own retention time, as its attribute."""
+
+    name = WaitType.name
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> dict[str, str]:
+        """Read the option."""
+        if isinstance(value, dict):
+            return value
+        try:
+            return retention_attribute(WaitType().convert(value, param, ctx))
+        except ValueError as error:
+            self.fail(f"{value!r}: {error}", param, ctx)
+
+
 def permission_word(permission: route_pb2.TopicPermission.ValueType) -> str:
     """The word for a permission of the contract."""
     return _PERMISSION_WORDS.get(permission, str(int(permission)))
@@ -85,11 +103,3 @@ def permission_word(permission: route_pb2.TopicPermission.ValueType) -> str:
 def message_type_word(message_type: message_pb2.MessageType.ValueType) -> str:
     """The word for a message type of the contract."""
     return _MESSAGE_TYPE_WORDS.get(message_type, str(int(message_type)))
-
-
-def retention_attribute(retention: timedelta | None) -> dict[str, str]:
-    """A topic's own time of retention as its attribute; empty for none or no change."""
-    if retention is None:
-        return {}
-    milliseconds = round(retention.total_seconds() * 1000)
-    return {"retention.ms": str(milliseconds) if milliseconds else ""}

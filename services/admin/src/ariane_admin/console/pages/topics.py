@@ -24,6 +24,7 @@ from ariane_admin.console.blocks import (
     to,
     yes,
 )
+from ariane_admin.retention import retention_text
 
 SECTION: Final = "Topics"
 
@@ -56,7 +57,16 @@ async def topics(ask: Asker, request: Request) -> Page:
         ),
     )
     rows = [_row(each) for each in answer.topics]
-    columns = ("Topic", "Brokers", "Read queues", "Write queues", "Permission", "Type", "")
+    columns = (
+        "Topic",
+        "Brokers",
+        "Read queues",
+        "Write queues",
+        "Permission",
+        "Type",
+        "Retention",
+        "",
+    )
     more = to("topics", prefix=prefix, system=system, token=answer.next_page_token)
     search = Form(
         "",
@@ -121,15 +131,14 @@ async def topic(ask: Asker, request: Request) -> Page:
 
 def _row(found: topic_pb.ClusterTopic) -> Sequence[Cell]:
     parts = [each.topic for each in found.placements]
-    # Nobody knows what a topic is of which no broker tells anything.
-    first = parts[0] if parts else None
     return (
         Cell(found.topic, to("topics", found.topic)),
         number(len(parts)),
         number(sum(each.read_queue_count for each in parts)),
         number(sum(each.write_queue_count for each in parts)),
-        Cell(_permission(first.permission) if first else ""),
-        Cell(_type(first.message_type) if first else ""),
+        Cell(_either(_permission(each.permission) for each in parts)),
+        Cell(_either(_type(each.message_type) for each in parts)),
+        Cell(_either(map(retention_text, parts))),
         Cell("differs between brokers", kind="warn") if found.uneven else Cell(""),
     )
 
@@ -143,6 +152,7 @@ def _placements(placements: Sequence[topic_pb.TopicPlacement]) -> Table:
             number(each.topic.write_queue_count),
             Cell(_permission(each.topic.permission)),
             Cell(_type(each.topic.message_type)),
+            Cell(retention_text(each.topic)),
             Cell(moment(each.topic, "last_store_time"), kind="time"),
             Cell(
                 f"{each.topic.unread_message_count:,}",
@@ -153,7 +163,7 @@ def _placements(placements: Sequence[topic_pb.TopicPlacement]) -> Table:
     ]
     columns = (
         *("Cluster", "Broker", "Read queues", "Write queues", "Permission", "Type"),
-        *("Last stored", "Nobody reads"),
+        *("Retention", "Last stored", "Nobody reads"),
     )
     return Table("On its brokers", columns, rows)
 
@@ -199,6 +209,7 @@ def _creation() -> Form:
             Input("topic", "Name", required=True),
             Input("queues", "Queues on each broker", "4", "number", required=True),
             Input("type", "Takes", "UNSPECIFIED", "select", TYPES),
+            Input("retention", "Shows messages so long, such as 12h"),
         ),
         "Create",
     )
@@ -209,6 +220,7 @@ def _update(found: topic_pb.ClusterTopic) -> Form:
     reads = _either(str(each.read_queue_count) for each in parts)
     writes = _either(str(each.write_queue_count) for each in parts)
     allowed = _either(_permission(each.permission) for each in parts)
+    shown = _either(map(retention_text, parts))
     return Form(
         "Change this topic",
         "/topics/update",
@@ -222,6 +234,7 @@ def _update(found: topic_pb.ClusterTopic) -> Form:
                 kind="select",
                 options=(("", "as it is"), *PERMISSIONS),
             ),
+            Input("retention", f"Retention, now {shown}; 0s makes it the broker's"),
         ),
         "Change",
     )
