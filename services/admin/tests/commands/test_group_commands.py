@@ -41,6 +41,19 @@ def test_a_group_and_its_backlog(ariane, ariane_json, consumed):
     assert "Conflicts:" not in text
 
 
+def test_what_expired_before_a_group_got_it_is_counted(ariane, ariane_json, lines):
+    ariane("topic", "create", "g-codes", "--queues", "1", "--broker", "broker-a")
+    ariane("produce", "g-codes", lines("old", "older"), "--expire-after", "1ms")
+    ariane("produce", "g-codes", lines("new"))
+    member = ("consume", "g-codes", "--group", "g-late", "--from", "earliest", "--count", "1")
+    assert ariane(*member) == "new\n"
+    shown = ariane_json("group", "show", "g-late")
+    assert shown["expired"] == 2
+    [queue] = [each for each in shown["queues"] if each["topic"] == "g-codes"]
+    assert (queue["expired"], queue["lag"]) == (2, 0)
+    assert "expired" in ariane("group", "show", "g-late")
+
+
 def test_who_consumes_a_topic(ariane_json, consumed):
     consumed("g-watched", "g-watchers")
     consumed("g-unwatched", "g-others")

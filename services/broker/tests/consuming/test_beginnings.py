@@ -1,6 +1,7 @@
 """Where a group begins, while replicas do not have it yet; and resets that they do not confirm."""
 
 import asyncio
+from collections import Counter
 from types import SimpleNamespace
 
 import pytest
@@ -58,6 +59,7 @@ class Place:
             SimpleNamespace(told=0),
             unread=None,
             standings=None,
+            expired_counts=Counter(),
             deletion=None,
         )
 

@@ -8,6 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from ariane.broker.v1 import client_question_pb2 as question_pb
 from ariane.broker.v1 import client_service_pb2 as client_pb
+from ariane.broker.v1 import offset_service_pb2 as offset_pb
 from ariane.broker.v1 import query_service_pb2 as query_pb
 from ariane.broker.v1 import send_service_pb2 as send_pb
 from ariane.common.v1.message_pb2 import Message
@@ -82,6 +83,10 @@ async def test_messages_that_have_expired_are_counted_by_group_and_topic(scraped
     values = await scrape()
     for group in "pulling", "receiving":
         assert values["ariane_messages_expired_total", "codes", group] == 2
+        await broker.store_offset(group, "codes", 0, 3)
+        asked = offset_pb.ListConsumerLagsRequest(consumer_group=group, topic="codes")
+        (lag,) = (await broker.offsets.ListConsumerLags(asked)).lags
+        assert lag.expired_count == 2
     # Who asks for a message by its id sees it, and when it expired.
     message_id = sent.messages[0].position.message_id
     found = await broker.queries.GetMessage(query_pb.GetMessageRequest(message_id=message_id))

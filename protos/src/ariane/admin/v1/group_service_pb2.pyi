@@ -41,6 +41,7 @@ class ClusterGroup(_message.Message):
     TOPICS_FIELD_NUMBER: _builtins.int
     OLDEST_STORE_TIME_FIELD_NUMBER: _builtins.int
     RECEIVING_FIELD_NUMBER: _builtins.int
+    EXPIRED_COUNT_FIELD_NUMBER: _builtins.int
     consumer_group: _builtins.str
     """The name."""
     uneven: _builtins.bool
@@ -53,6 +54,10 @@ class ClusterGroup(_message.Message):
     """Messages that it has not consumed yet, summed over topics."""
     dead_letter_count: _builtins.int
     """Messages in its dead-letter queue; in answers about one group only."""
+    expired_count: _builtins.int
+    """Messages that it was not given because they had expired, as its brokers have counted since they
+    started.
+    """
     @_builtins.property
     def placements(self) -> _containers.RepeatedCompositeFieldContainer[Global___GroupPlacement]:
         """Its settings on each broker, by cluster and broker. Not paged: bounded by the brokers."""
@@ -84,10 +89,11 @@ class ClusterGroup(_message.Message):
         topics: _abc.Iterable[_builtins.str] | None = ...,
         oldest_store_time: _timestamp_pb2.Timestamp | None = ...,
         receiving: _lag_service_pb2.ReceivingCounts | None = ...,
+        expired_count: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["oldest_store_time", b"oldest_store_time", "receiving", b"receiving"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["consume_model", b"consume_model", "consumer_group", b"consumer_group", "dead_letter_count", b"dead_letter_count", "lag_message_count", b"lag_message_count", "member_count", b"member_count", "oldest_store_time", b"oldest_store_time", "placements", b"placements", "receiving", b"receiving", "topics", b"topics", "uneven", b"uneven"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["consume_model", b"consume_model", "consumer_group", b"consumer_group", "dead_letter_count", b"dead_letter_count", "expired_count", b"expired_count", "lag_message_count", b"lag_message_count", "member_count", b"member_count", "oldest_store_time", b"oldest_store_time", "placements", b"placements", "receiving", b"receiving", "topics", b"topics", "uneven", b"uneven"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -645,6 +645,7 @@ class ConsumerLag(_message.Message):
     IN_FLIGHT_COUNT_FIELD_NUMBER: _builtins.int
     DELAYED_COUNT_FIELD_NUMBER: _builtins.int
     RECEIVING_FIELD_NUMBER: _builtins.int
+    EXPIRED_COUNT_FIELD_NUMBER: _builtins.int
     consumer_group: _builtins.str
     """The group."""
     topic: _builtins.str
@@ -673,6 +674,10 @@ class ConsumerLag(_message.Message):
     """Whether members receive from it, without owning it. Only then anybody knows what is in flight,
     and what is neither in flight nor delayed is ready: it is had by who asks next.
     """
+    expired_count: _builtins.int
+    """Messages that the group was not given because they had expired, since this process started;
+    again each time that they are passed over.
+    """
     @_builtins.property
     def oldest_store_time(self) -> _timestamp_pb2.Timestamp:
         """When the oldest message not consumed yet was stored; absent without a backlog."""
@@ -693,10 +698,11 @@ class ConsumerLag(_message.Message):
         in_flight_count: _builtins.int = ...,
         delayed_count: _builtins.int = ...,
         receiving: _builtins.bool = ...,
+        expired_count: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["oldest_store_time", b"oldest_store_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["consumer_group", b"consumer_group", "consumer_offset", b"consumer_offset", "death_count", b"death_count", "delayed_count", b"delayed_count", "in_flight_count", b"in_flight_count", "max_queue_offset", b"max_queue_offset", "message_count", b"message_count", "oldest_store_time", b"oldest_store_time", "queue_id", b"queue_id", "receiving", b"receiving", "suspected_count", b"suspected_count", "topic", b"topic", "unread", b"unread"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["consumer_group", b"consumer_group", "consumer_offset", b"consumer_offset", "death_count", b"death_count", "delayed_count", b"delayed_count", "expired_count", b"expired_count", "in_flight_count", b"in_flight_count", "max_queue_offset", b"max_queue_offset", "message_count", b"message_count", "oldest_store_time", b"oldest_store_time", "queue_id", b"queue_id", "receiving", b"receiving", "suspected_count", b"suspected_count", "topic", b"topic", "unread", b"unread"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -81,6 +81,9 @@ class QueueLag:
     """The number of these messages that failed and wait in the queue."""
     receiving: bool = False
     """Whether members receive from the queue without owning it."""
+    expired_count: int = 0
+    """The number of messages that the group was not given since the broker's process started,
+    because they had expired."""
 
     @property
     def ready_count(self) -> int | None:
@@ -139,4 +142,5 @@ def queue_lag_of(lag: offset_service_pb2.ConsumerLag, broker_name: str) -> Queue
         lag.in_flight_count,
         lag.delayed_count,
         lag.receiving,
+        lag.expired_count,
     )

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from ariane_broker.queue_key import QueueKey
+
 
 def no_histogram(seconds: float) -> None:
     """Record nothing."""
@@ -35,8 +37,8 @@ class BrokerStatistics:
     """Consumer offsets and positions that lay beyond the kept end of the log, and were set back."""
     lost_message_count: int = 0
     """Damaged messages that readers were told of and passed over; each time."""
-    expired_counts: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """Messages that were passed over because they had expired, by group and topic."""
+    expired_counts: Counter[tuple[str, QueueKey]] = field(default_factory=Counter)
+    """Messages that were passed over because they had expired, by group and queue."""
     read_count: int = 0
     """Reads of queues, each of some messages or none."""
     cold_fetch_count: int = 0
@@ -58,10 +60,10 @@ class BrokerStatistics:
         self.append_seconds += seconds
         self.record_append(seconds)
 
-    def count_expired(self, group: str, topic: str, message_count: int) -> None:
-        """Count messages of a topic that a group was not given because they had expired."""
+    def count_expired(self, group: str, queue: QueueKey, message_count: int) -> None:
+        """Count messages of a queue that a group was not given because they had expired."""
         if message_count:
-            self.expired_counts[group, topic] += message_count
+            self.expired_counts[group, queue] += message_count
 
     def count_pull(self, message_count: int, size_bytes: int) -> None:
         """Count records of one queue that were handed out."""

@@ -214,7 +214,10 @@ class BrokerMeasures:
         yield from one(count)
 
     def _expired(self) -> Iterator[Value]:
-        for (group, topic), count in tuple(self.statistics.expired_counts.items()):
+        counts = Counter[tuple[str, str]]()
+        for (group, queue), count in tuple(self.statistics.expired_counts.items()):
+            counts[group, queue.topic] += count
+        for (group, topic), count in counts.items():
             yield count, {"consumer_group": group, "topic": topic}
 
     def _make_incidents(self, measures: Measures) -> None:

@@ -217,7 +217,7 @@ class QueueLooks:
             look.left.discard(place)
         self.statistics.read_count += 1
         self.statistics.lost_message_count += len(read.lost_offsets)
-        self.statistics.count_expired(order.consumer_group, pulled.queue.topic, read.expired_count)
+        self.statistics.count_expired(order.consumer_group, pulled.queue, read.expired_count)
         if read.count:
             size_bytes = pulled.size_bytes
             look.count_left -= read.count

@@ -88,6 +88,7 @@ def rpc_room(
             state.epochs,
             clients.unread,
             receive.standings,
+            expired_counts=log.statistics.expired_counts,
             deletion=clients.offset_deletion,
         ),
         "PullService": _pull_servicer(environment, state, log, clients, read, answers=answers),

@@ -27,9 +27,9 @@ _MEMBER_COLUMNS = ("client_id", "address", "model", "away", "subscriptions")
 _CONFLICT_COLUMNS = ("member", "newcomer", "difference", "refused", "count")
 _LAG_COLUMNS = (
     *("topic", "broker", "queue_id", "consumer_offset", "max_offset", "lag", "oldest", "owner"),
-    *("suspected", "deaths", "unread", "in_flight", "delayed", "ready"),
+    *("suspected", "deaths", "unread", "in_flight", "delayed", "ready", "expired"),
 )
-_TOTALS = ("members", "lag")
+_TOTALS = ("members", "lag", "expired")
 _HOLD_COLUMNS = (
     *("topic", "broker", "queue_id", "reason", "queue_offset", "attempts", "seconds"),
     *("seconds_left", "cause", "client_id"),
@@ -84,7 +84,9 @@ def list_groups(
 def show(*, name: str, name_servers: str, output: Output) -> int:
     """Show the backlog, members and subscription conflicts of group NAME.
 
-    The owner of a queue is the member that reports that it is consuming it. "Holds" are queues of
+    The owner of a queue is the member that reports that it is consuming it. "Expired" are messages
+    that the group was not given because their time was over (expire_after), since the brokers
+    started. "Holds" are queues of
     which a member hands out nothing, as it has reported within the last 30 s: a message
     that fails in order is repeated, and those behind it wait; or the listener, the application, or
     its breaker holds the queue, or all.

@@ -28,6 +28,7 @@ def group_row(group: ClusterGroup) -> dict[str, Any]:
         "lag": group.lag_message_count,
         "in_flight": None if receiving is None else receiving.in_flight_count,
         "ready": None if receiving is None else receiving.ready_count,
+        "expired": group.expired_count,
         "oldest": moment_text(group, "oldest_store_time"),
         "paused": sorted(
             part.broker_name for part in group.placements if not part.group.consume_enabled
@@ -54,6 +55,7 @@ def lag_row(entry: QueueLag) -> dict[str, Any]:
         "in_flight": lag.in_flight_count,
         "delayed": lag.delayed_count,
         "ready": ready if lag.receiving else None,
+        "expired": lag.expired_count,
     }
 
 

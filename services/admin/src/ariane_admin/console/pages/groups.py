@@ -100,6 +100,7 @@ async def group(ask: Asker, request: Request) -> Page:
                 ("Not consumed yet", number(found.lag_message_count)),
                 ("Oldest of them", Cell(moment(found, "oldest_store_time") or "none")),
                 *_receiving(found),
+                ("Expired, since brokers started", number(found.expired_count)),
                 (
                     "Dead letters",
                     Cell(f"{found.dead_letter_count:,}", to("dead-letters", group=name)),
@@ -228,11 +229,15 @@ def _queues(answer: lag_pb.ListQueueLagsResponse, more: str) -> Table:
             number(each.lag.max_queue_offset),
             number(each.lag.message_count),
             Cell(moment(each.lag, "oldest_store_time"), kind="time"),
+            number(each.lag.expired_count),
             Cell(each.client_id, kind="code"),
         )
         for each in answer.lags
     ]
-    columns = ("Topic", "Broker", "Queue", "Consumed to", "End", "Behind", "Oldest", "In work at")
+    columns = (
+        *("Topic", "Broker", "Queue", "Consumed to", "End", "Behind", "Oldest", "Expired"),
+        "In work at",
+    )
     return Table("Queues", columns, rows, "It has no offsets.", more)
 
 

@@ -77,6 +77,7 @@ def cluster_group(
         topics=sorted({lag.message_queue.topic for lag in lags})[:topics_max],
         oldest_store_time=timestamp_of(oldest),
         receiving=_receiving(lags),
+        expired_count=sum(lag.expired_count for lag in lags),
     )
 
 

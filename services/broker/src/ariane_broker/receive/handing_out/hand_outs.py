@@ -299,7 +299,7 @@ class HandOuts:
         events, handed = [], []
         for selection in selections:
             self._statistics.count_expired(
-                request.order.group, selection.queue.topic, selection.found.expired_count
+                request.order.group, selection.queue, selection.found.expired_count
             )
             events += [
                 ReceiveEvent(

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Container, Iterator
 from itertools import starmap
 from typing import Any, Final
@@ -42,6 +43,7 @@ class OffsetServicer(OffsetServiceServicer):
         unread: UnreadQueues,
         standings: Standings,
         *,
+        expired_counts: Counter[tuple[str, QueueKey]],
         deletion: OffsetDeletion,
     ) -> None:
         self._changes = changes
@@ -50,6 +52,7 @@ class OffsetServicer(OffsetServiceServicer):
         self._epochs = epochs
         self._unread = unread
         self._standings = standings
+        self._expired_counts = expired_counts
 
     async def GetConsumerOffsets(
         self, request: offset_pb.GetConsumerOffsetsRequest, context: aio.ServicerContext[Any, Any]
@@ -196,6 +199,7 @@ class OffsetServicer(OffsetServiceServicer):
             in_flight_count=0 if standing is None else standing.in_flight_count,
             delayed_count=0 if standing is None else standing.delayed_count,
             receiving=standing is not None,
+            expired_count=self._expired_counts[place.consumer_group, place.queue],
         )
 
     def _only_back(
