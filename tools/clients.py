@@ -172,8 +172,10 @@ def build_typescript() -> None:
     out = TYPESCRIPT / "src" / "generated"
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
-    options = ",".join(TS_OPTIONS)
-    protoc(f"--plugin={plugin}", f"--ts_proto_out={out}", f"--ts_proto_opt={options}", google=True)
+    names = [*protos.proto_names([protos.OWN]), *TS_GOOGLE]
+    for each, options in ((names, TS_OPTIONS), (TS_REASONS, TS_REASON_OPTIONS)):
+        said = f"--ts_proto_opt={','.join(options)}"
+        protoc(f"--plugin={plugin}", f"--ts_proto_out={out}", said, names=each)
     run("npm", "run", "--silent", "build", place=TYPESCRIPT)
     for name in dist.SHARED:
         shutil.copyfile(ROOT / name, TYPESCRIPT / name)
@@ -205,6 +207,18 @@ TS_OPTIONS: Final = (
     "useExactTypes=false",
     "outputJsonMethods=false",
 )
+TS_GOOGLE: Final = ("google/rpc/status.proto", "google/rpc/error_details.proto")
+"""Imported protos of others, but for well-known types."""
+TS_REASONS: Final = ("ariane/common/v1/error_reason.proto", "ariane/common/v1/reason_options.proto")
+TS_REASON_OPTIONS: Final = (
+    "outputSchema=no-file-descriptor",
+    "outputEncodeMethods=false",
+    "outputPartialMethods=false",
+    "outputJsonMethods=false",
+    "esModuleInterop=true",
+    "importSuffix=.js",
+)
+"""With what the contract says of each value, which stubs otherwise do not have here."""
 TOOLCHAINS: Final[Mapping[str, tuple[str, ...]]] = {
     "go": ("go",),
     "java": ("java", "mvn"),
@@ -222,21 +236,18 @@ BUILDERS: Final[Mapping[str, Callable[[], None]]] = {
 }
 
 
-def protoc(*arguments: str, google: bool = False) -> None:
-    """Run the pinned compiler over the contract.
+def protoc(*arguments: str, names: Sequence[str] = ()) -> None:
+    """Run the pinned compiler.
 
     Args:
         arguments: Plugins and where their output goes.
-        google: Whether to generate the imported protos of others too, but for well-known types.
+        names: The protos. Empty: the contract.
 
     Raises:
         ClientFailed: It does not compile.
     """
-    names = protos.proto_names([protos.OWN])
-    if google:
-        names += ["google/rpc/status.proto", "google/rpc/error_details.proto"]
     try:
-        protos.protoc(*arguments, *names)
+        protos.protoc(*arguments, *(names or protos.proto_names([protos.OWN])))
     except protos.ToolFailed as failure:
         raise ClientFailed(str(failure)) from failure
 

@@ -15,7 +15,7 @@ TESTS = {
     "java": ["mvn", "-q", "-B", "surefire:test"],
     "typescript": [
         *("node", "--expose-gc", "--test"),
-        *("dist/test/client.test.js", "dist/test/standstill.test.js"),
+        *(f"dist/test/{name}.test.js" for name in ("client", "errors", "standstill")),
     ],
 }
 

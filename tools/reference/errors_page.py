@@ -80,7 +80,7 @@ def render_reasons() -> str:
             "reason": row.name,
             "code": row.code.name,
             "repeat": _repeat(row).strip("*"),
-            "means": _meaning(row, comments[row.name]),
+            "means": comments[row.name],
             "do": row.hint,
         }
         for row in sorted(ERROR_TABLE.values(), key=lambda row: int(row.reason))
@@ -89,7 +89,7 @@ def render_reasons() -> str:
 
 
 def _line(row: ErrorRow, comment: str) -> list[str]:
-    return [code(row.name), code(row.code.name), _repeat(row), _meaning(row, comment), row.hint]
+    return [code(row.name), code(row.code.name), _repeat(row), comment, row.hint]
 
 
 def _repeat(row: ErrorRow) -> str:
@@ -98,18 +98,6 @@ def _repeat(row: ErrorRow) -> str:
     if not row.retriable:
         return "no"
     return "yes" if row.retry_after_ms is None else f"yes, after {row.retry_after_ms / 1000:g} s"
-
-
-def _meaning(row: ErrorRow, comment: str) -> str:
-    """The contract's comment without the code, which it ends with.
-
-    Raises:
-        AssertionError: Comment and table name different codes.
-    """
-    for ending in (f" {row.code.name}.", f" {row.code.name} with RetryInfo."):
-        if comment.endswith(ending):
-            return comment.removesuffix(ending)
-    raise AssertionError(f"{row.name}: its comment does not end with {row.code.name}")
 
 
 def reason_comments() -> dict[str, str]:

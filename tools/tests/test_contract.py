@@ -13,7 +13,6 @@ from google.protobuf.descriptor import MethodDescriptor
 
 import ariane
 from ariane.common.v1.error_reason_pb2 import ErrorReason
-from ariane_servicekit.error_table import ERROR_TABLE
 from ariane_servicekit.security.rules.method_rules import access_rule
 from tools import protos
 from tools.tidy.sources import Sources, is_test
@@ -139,12 +138,3 @@ def test_methods_cite_reasons_that_exist(files):
                 assert words <= known, f"{file.name}: {comment}"
                 cited += len(words)
     assert cited > 100
-
-
-def test_reasons_say_the_code_that_the_error_table_answers_with(files):
-    [file] = [file for file in files if file.name.endswith("/error_reason.proto")]
-    said = comments(file)
-    for position, value in enumerate(file.enum_type[0].value):
-        row = ERROR_TABLE.get(value.number)
-        if row is not None:
-            assert re.search(rf"\b{row.code.name}\b", said[5, 0, 2, position]), value.name

@@ -14,7 +14,6 @@ from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane_broker.settings import BrokerSettings
 from ariane_namesrv.settings import NamesrvSettings
 from ariane_sdk import ProducerSettings, PullSettings, PushSettings
-from ariane_servicekit.error_table import ERROR_TABLE
 from ariane_storage.commands import store
 from tools.reference import __main__ as reference
 from tools.reference import commands_page, errors_page, markdown, settings_page
@@ -110,13 +109,6 @@ def test_every_reason_is_told_once():
     for reason in ErrorReason.keys():  # noqa: SIM118 - the enum is no mapping.
         expected = 0 if reason.endswith("_UNSPECIFIED") else 1
         assert page.count(f"| `{reason.removeprefix('ERROR_REASON_')}` |") == expected, reason
-
-
-def test_comment_and_table_must_name_the_same_code():
-    row = ERROR_TABLE[ErrorReason.ERROR_REASON_TOPIC_NOT_FOUND]
-    assert errors_page._meaning(row, "It is not there. NOT_FOUND.") == "It is not there."
-    with pytest.raises(AssertionError, match="TOPIC_NOT_FOUND"):
-        errors_page._meaning(row, "It is not there. INTERNAL.")
 
 
 def test_commands_of_plugins_are_told():

@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	commonv1 "ariane.mq/go/arianepb/common/v1"
 )
 
 const errorDomain = "ariane.mq"
@@ -24,16 +27,6 @@ const (
 	ReasonReceiptHandleExpired = "RECEIPT_HANDLE_EXPIRED"
 	ReasonTransactionDecided   = "TRANSACTION_DECIDED"
 	ReasonDeadlinePassed       = "DEADLINE_PASSED"
-)
-
-// What a reason means for whoever called; docs/errors.md of ArianeMQ has the whole table.
-var (
-	retriableReasons = []string{"SERVICE_STARTING", "SERVICE_DRAINING", "SERVICE_BUSY", "STORE_FULL", "STORE_POISONED",
-		"HELD_PULLS_EXHAUSTED", "QUEUE_UNDER_REPAIR", "GROUP_PAUSED", "NAME_SERVERS_UNREACHABLE", "QUEUE_ORDER_UNKNOWN",
-		"BROKER_NOT_PRIMARY", "DEADLINE_PASSED", "TOO_FEW_IN_SYNC", "PEER_UNREACHABLE", "QUOTA_EXCEEDED"}
-	unknownReasons = []string{"INTERNAL_FAULT", "FLUSH_UNCONFIRMED", "REPLICATION_UNCONFIRMED", "SEQUENCE_PASSED",
-		"CLIENT_SILENT", "CHANGE_UNCONFIRMED"}
-	routingReasons = []string{"TOPIC_NOT_FOUND", "TOPIC_NOT_WRITABLE", "QUEUE_NOT_FOUND", "BROKER_NOT_PRIMARY"}
 )
 
 // Error is what a process of the cluster, or gRPC on the way to it, said of a call.
@@ -134,12 +127,22 @@ func errorOfStatus(said *statuspb.Status, peer string) *Error {
 		return known
 	}
 	_, warming := known.Metadata["warming_up"]
-	known.Retriable = warming || slices.Contains(retriableReasons, known.Reason)
-	known.OutcomeUnknown = slices.Contains(unknownReasons, known.Reason)
+	known.Retriable = warming || known.says(commonv1.E_Retriable)
+	known.OutcomeUnknown = known.says(commonv1.E_OutcomeUnknown)
 	return known
 }
 
-func (e *Error) routing() bool { return slices.Contains(routingReasons, e.Reason) }
+func (e *Error) routing() bool { return e.says(commonv1.E_Routing) }
+
+// says tells what the contract says of the reason.
+func (e *Error) says(option protoreflect.ExtensionType) bool {
+	reasons := commonv1.ErrorReason(0).Descriptor().Values()
+	reason := reasons.ByName(protoreflect.Name("ERROR_REASON_" + e.Reason))
+	if reason == nil { // Only a later version knows it, or there is none.
+		return e.Reason != "" && option == commonv1.E_OutcomeUnknown
+	}
+	return proto.GetExtension(reason.Options(), option).(bool)
+}
 
 // passing says whether another try, maybe elsewhere, may succeed.
 func (e *Error) passing() bool { return e.Retriable || e.routing() }

@@ -1,7 +1,7 @@
 import { Metadata, status as Code } from "@grpc/grpc-js";
 import type { Client } from "./client.js";
 import { formatsLoaded } from "./compression.js";
-import { ArianeError, errorOf, errorOfStatus, ROUTING_REASONS } from "./errors.js";
+import { ArianeError, errorOf, errorOfStatus } from "./errors.js";
 import {
   type ReceivedMessage, ReceiveOrder, ReceiveServiceClient, type SettledMessage,
 } from "./generated/ariane/broker/v1/receive_service.js";
@@ -125,7 +125,7 @@ export class Consumer {
       this.pending.delete(answer.address);
       failed = answer.error !== undefined;
       if (answer.error) {
-        if (!answer.error.retriable && !ROUTING_REASONS.has(answer.error.reason)) throw answer.error;
+        if (!answer.error.retriable && !answer.error.routing) throw answer.error;
         this.client.forgetRoute(...this.topics);
         if (!(await limit.pause(repeats, answer.error))) throw answer.error;
         continue;

@@ -1,23 +1,20 @@
 import { status as Code, type Metadata, type ServiceError } from "@grpc/grpc-js";
+import { protoMetadata } from "./generated/ariane/common/v1/error_reason.js";
 import { ErrorInfo, RetryInfo } from "./generated/google/rpc/error_details.js";
 import { Status } from "./generated/google/rpc/status.js";
 
 const DOMAIN = "ariane.mq";
 const DETAILS = "grpc-status-details-bin";
 
-// What a reason means for whoever called; docs/errors.md of ArianeMQ has the whole table.
-const RETRIABLE_REASONS = new Set([
-  "SERVICE_STARTING", "SERVICE_DRAINING", "SERVICE_BUSY", "STORE_FULL", "STORE_POISONED",
-  "HELD_PULLS_EXHAUSTED", "QUEUE_UNDER_REPAIR", "GROUP_PAUSED", "NAME_SERVERS_UNREACHABLE", "QUEUE_ORDER_UNKNOWN",
-  "BROKER_NOT_PRIMARY", "DEADLINE_PASSED", "TOO_FEW_IN_SYNC", "PEER_UNREACHABLE", "QUOTA_EXCEEDED",
-]);
-const UNKNOWN_REASONS = new Set([
-  "INTERNAL_FAULT", "FLUSH_UNCONFIRMED", "REPLICATION_UNCONFIRMED", "SEQUENCE_PASSED",
-  "CLIENT_SILENT", "CHANGE_UNCONFIRMED",
-]);
-export const ROUTING_REASONS: ReadonlySet<string> = new Set([
-  "TOPIC_NOT_FOUND", "TOPIC_NOT_WRITABLE", "QUEUE_NOT_FOUND", "BROKER_NOT_PRIMARY",
-]);
+// What the contract says of each reason.
+const REASONS = protoMetadata.options?.enums?.["ErrorReason"]?.values;
+
+function says(reason: string, option: "retriable" | "outcome_unknown" | "routing"): boolean {
+  const options = REASONS?.[`ERROR_REASON_${reason}`];
+  // Only a later version knows the reason otherwise, or there is none.
+  return options ? options[option] === true : reason !== "" && option === "outcome_unknown";
+}
+
 export const UNCONFIRMED_REASONS: ReadonlySet<string> = new Set([
   "FLUSH_UNCONFIRMED", "REPLICATION_UNCONFIRMED",
 ]);
@@ -52,9 +49,14 @@ export class ArianeError extends Error {
     super(`${message} [${reason || Code[code]}]`, options);
   }
 
+  /** Whether the route that led here may be out of date, or another broker serve what this one refuses. */
+  get routing(): boolean {
+    return says(this.reason, "routing");
+  }
+
   /** Whether the same may pass later, or where the next route leads. */
   get mayPass(): boolean {
-    return this.retriable || ROUTING_REASONS.has(this.reason);
+    return this.retriable || this.routing;
   }
 
   /** The same for somebody else: whoever gets an error may add to it. */
@@ -99,8 +101,8 @@ export function errorOfStatus(said: Status, peer: string): ArianeError {
   known.retryAfterMs = retryAfterMs;
   if (info) {
     known.metadata = info.metadata;
-    known.retriable = RETRIABLE_REASONS.has(info.reason) || "warming_up" in info.metadata;
-    known.outcomeUnknown = UNKNOWN_REASONS.has(info.reason);
+    known.retriable = says(info.reason, "retriable") || "warming_up" in info.metadata;
+    known.outcomeUnknown = says(info.reason, "outcome_unknown");
   } else {
     // What gRPC says itself leaves open whether the call had its effect.
     known.retriable = RETRIABLE_CODES.has(known.code);

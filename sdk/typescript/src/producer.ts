@@ -2,7 +2,7 @@ import { randomBytes, randomInt } from "node:crypto";
 import { status as Code } from "@grpc/grpc-js";
 import type { Client } from "./client.js";
 import { formatsLoaded } from "./compression.js";
-import { ArianeError, errorOf, ROUTING_REASONS, UNCONFIRMED_REASONS } from "./errors.js";
+import { ArianeError, errorOf, UNCONFIRMED_REASONS } from "./errors.js";
 import {
   SendMessagesRequest, type SendMessagesResponse, SendServiceClient,
 } from "./generated/ariane/broker/v1/send_service.js";
@@ -84,7 +84,7 @@ export class Producer {
         return await send();
       } catch (error) {
         const failure = errorOf(error);
-        const enough = ROUTING_REASONS.has(failure.reason) && repeats >= ROUTING_REPEATS;
+        const enough = failure.routing && repeats >= ROUTING_REPEATS;
         // What may be stored goes nowhere else, and what this queue refuses another may take.
         if (failure.outcomeUnknown || !failure.mayPass || enough || !(await limit.pause(repeats, failure))) throw failure;
         this.client.forgetRoute(topic);

@@ -25,239 +25,204 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_UNSPECIFIED: _ErrorReason.ValueType  # 0
     """Never sent."""
     ERROR_REASON_INTERNAL_FAULT: _ErrorReason.ValueType  # 1
-    """A fault of the service itself; its log has the details under the request id. The outcome is
-    unknown. INTERNAL.
-    """
+    """A fault of the service itself; its log has the details under the request id."""
     ERROR_REASON_FIELD_INVALID: _ErrorReason.ValueType  # 2
-    """A field is missing, malformed or out of range; `field` names it. INVALID_ARGUMENT."""
+    """A field is missing, malformed or out of range; `field` names it."""
     ERROR_REASON_FEATURE_NOT_AVAILABLE: _ErrorReason.ValueType  # 3
-    """The service does not support this yet; `feature` names it. UNIMPLEMENTED."""
+    """The service does not support this yet; `feature` names it."""
     ERROR_REASON_SERVICE_STARTING: _ErrorReason.ValueType  # 4
-    """The service is still recovering. UNAVAILABLE."""
+    """The service is still recovering."""
     ERROR_REASON_SERVICE_DRAINING: _ErrorReason.ValueType  # 5
-    """The service is stopping; another one may serve. UNAVAILABLE."""
+    """The service is stopping; another one may serve."""
     ERROR_REASON_SERVICE_BUSY: _ErrorReason.ValueType  # 6
-    """Too many calls are in progress. RESOURCE_EXHAUSTED with RetryInfo."""
+    """Too many calls are in progress."""
     ERROR_REASON_DEADLINE_PASSED: _ErrorReason.ValueType  # 7
-    """The deadline passed before the work began; nothing was done. DEADLINE_EXCEEDED."""
+    """The deadline passed before the work began; nothing was done."""
     ERROR_REASON_CREDENTIALS_INVALID: _ErrorReason.ValueType  # 8
-    """Credentials are missing or wrong. UNAUTHENTICATED."""
+    """Credentials are missing or wrong."""
     ERROR_REASON_ACCESS_DENIED: _ErrorReason.ValueType  # 9
-    """The caller lacks the right that the method needs. PERMISSION_DENIED."""
+    """The caller lacks the right that the method needs."""
     ERROR_REASON_TOPIC_NAME_ILLEGAL: _ErrorReason.ValueType  # 20
-    """A topic name breaks the rules; `topic`. INVALID_ARGUMENT."""
+    """A topic name breaks the rules; `topic`."""
     ERROR_REASON_TOPIC_NOT_FOUND: _ErrorReason.ValueType  # 21
-    """The topic is not known here; `topic`. NOT_FOUND."""
+    """The topic is not known here; `topic`."""
     ERROR_REASON_TOPIC_EXISTS: _ErrorReason.ValueType  # 22
-    """A topic with that name already exists; `topic`. ALREADY_EXISTS."""
+    """A topic with that name already exists; `topic`."""
     ERROR_REASON_TOPIC_RESERVED: _ErrorReason.ValueType  # 23
-    """The topic is reserved for the system; `topic`. PERMISSION_DENIED."""
+    """The topic is reserved for the system; `topic`."""
     ERROR_REASON_TOPIC_NOT_WRITABLE: _ErrorReason.ValueType  # 24
-    """The topic may not be written here; `topic`, `permission`. Another broker may take it.
-    PERMISSION_DENIED.
-    """
+    """The topic may not be written here; `topic`, `permission`. Another broker may take it."""
     ERROR_REASON_TOPIC_NOT_READABLE: _ErrorReason.ValueType  # 25
-    """The topic may not be read here; `topic`, `permission`. PERMISSION_DENIED."""
+    """The topic may not be read here; `topic`, `permission`."""
     ERROR_REASON_QUEUE_NOT_FOUND: _ErrorReason.ValueType  # 26
-    """The queue does not exist; `topic`, `queue_id`, `queue_count`. NOT_FOUND."""
+    """The queue does not exist; `topic`, `queue_id`, `queue_count`."""
     ERROR_REASON_MESSAGE_TYPE_MISMATCH: _ErrorReason.ValueType  # 27
-    """The message's type does not fit the topic; `topic`, `expected`, `actual`. FAILED_PRECONDITION."""
+    """The message's type does not fit the topic; `topic`, `expected`, `actual`."""
     ERROR_REASON_TOPIC_LIMIT_REACHED: _ErrorReason.ValueType  # 28
     """The broker has as many topics, or queues in all topics, as its setting allows; `setting`,
-    `limit`. FAILED_PRECONDITION.
+    `limit`.
     """
     ERROR_REASON_MESSAGE_TOO_LARGE: _ErrorReason.ValueType  # 40
-    """A message is larger than the limit; `size_bytes`, `limit_bytes`. INVALID_ARGUMENT."""
+    """A message is larger than the limit; `size_bytes`, `limit_bytes`."""
     ERROR_REASON_MESSAGE_ILLEGAL: _ErrorReason.ValueType  # 41
-    """A message breaks a rule; `position` in the batch and `rule`. INVALID_ARGUMENT."""
+    """A message breaks a rule; `position` in the batch and `rule`."""
     ERROR_REASON_BLOCK_CORRUPTED: _ErrorReason.ValueType  # 42
-    """A packed block is broken; `position` and `rule`. Nothing of it was stored. INVALID_ARGUMENT."""
+    """A packed block is broken; `position` and `rule`. Nothing of it was stored."""
     ERROR_REASON_STORE_FULL: _ErrorReason.ValueType  # 43
-    """The disk is too full to accept messages; reading continues. RESOURCE_EXHAUSTED with RetryInfo."""
+    """The disk is too full to accept messages; reading continues."""
     ERROR_REASON_STORE_POISONED: _ErrorReason.ValueType  # 44
-    """A flush failed; the store accepts nothing until it is restarted. UNAVAILABLE."""
+    """A flush failed; the store accepts nothing until it is restarted."""
     ERROR_REASON_FLUSH_UNCONFIRMED: _ErrorReason.ValueType  # 45
-    """The message is stored, but its flush was not confirmed in time: it may be lost. The outcome is
-    unknown. DEADLINE_EXCEEDED.
-    """
+    """The message is stored, but its flush was not confirmed in time: it may be lost."""
     ERROR_REASON_REPLICATION_UNCONFIRMED: _ErrorReason.ValueType  # 46
     """The message is stored, or the topic, group, lock or offset is changed, but too few replicas
-    confirmed that in time. The outcome is unknown. DEADLINE_EXCEEDED.
+    confirmed that in time.
     """
     ERROR_REASON_SEQUENCE_GAP: _ErrorReason.ValueType  # 47
     """An earlier batch of the stream is missing; `expected`, `actual`. For an unknown stream,
     `known_for_ms` is the number of milliseconds for which it has certainly stored nothing.
-    FAILED_PRECONDITION.
     """
     ERROR_REASON_PRODUCER_FENCED: _ErrorReason.ValueType  # 48
-    """A newer producer took over this producer's id; `epoch`. FAILED_PRECONDITION."""
+    """A newer producer took over this producer's id; `epoch`."""
     ERROR_REASON_BROKER_NOT_PRIMARY: _ErrorReason.ValueType  # 49
-    """This broker is not the primary and accepts no messages; `primary`. FAILED_PRECONDITION."""
+    """This broker is not the primary and accepts no messages; `primary`."""
     ERROR_REASON_SEQUENCE_PASSED: _ErrorReason.ValueType  # 50
     """The batch's numbers were used before, and it is not one of the last batches whose results are
-    still known; `expected`, `actual`. All or part of it is stored: the outcome is unknown.
-    ALREADY_EXISTS.
+    still known; `expected`, `actual`. All or part of it is stored.
     """
     ERROR_REASON_DELIVERY_TIME_TOO_LATE: _ErrorReason.ValueType  # 51
     """The delivery time is further ahead than the broker allows; `position`, `delivery_time_ms`,
-    `limit_ms`. INVALID_ARGUMENT.
+    `limit_ms`.
     """
     ERROR_REASON_QUEUE_OFFSET_OUT_OF_RANGE: _ErrorReason.ValueType  # 60
-    """The queue offset is outside of what is kept; `queue_offset`, `min`, `max`. OUT_OF_RANGE."""
+    """The queue offset is outside of what is kept; `queue_offset`, `min`, `max`."""
     ERROR_REASON_RECORD_CORRUPTED: _ErrorReason.ValueType  # 61
-    """A stored record fails its checksum; `commit_log_offset`. DATA_LOSS."""
+    """A stored record fails its checksum; `commit_log_offset`."""
     ERROR_REASON_MESSAGE_NOT_FOUND: _ErrorReason.ValueType  # 62
-    """No message has this id or key. NOT_FOUND."""
+    """No message has this id or key."""
     ERROR_REASON_HELD_PULLS_EXHAUSTED: _ErrorReason.ValueType  # 63
-    """Too many pulls are held already. RESOURCE_EXHAUSTED with RetryInfo."""
+    """Too many pulls are held already."""
     ERROR_REASON_QUEUE_UNDER_REPAIR: _ErrorReason.ValueType  # 64
     """Entries of the queue point to wrong records and are being rebuilt from the commit log; `topic`,
-    `queue_id`, `queue_offset`. UNAVAILABLE with RetryInfo.
+    `queue_id`, `queue_offset`.
     """
     ERROR_REASON_GROUP_NAME_ILLEGAL: _ErrorReason.ValueType  # 80
-    """A group name breaks the rules; `consumer_group`. INVALID_ARGUMENT."""
+    """A group name breaks the rules; `consumer_group`."""
     ERROR_REASON_GROUP_NOT_FOUND: _ErrorReason.ValueType  # 81
-    """The group is not known here; `consumer_group`. NOT_FOUND."""
+    """The group is not known here; `consumer_group`."""
     ERROR_REASON_GROUP_EXISTS: _ErrorReason.ValueType  # 82
-    """A group with that name already exists; `consumer_group`. ALREADY_EXISTS."""
+    """A group with that name already exists; `consumer_group`."""
     ERROR_REASON_SUBSCRIPTION_CONFLICT: _ErrorReason.ValueType  # 84
-    """The caller's subscription differs from its group's; `consumer_group`, `member`.
-    FAILED_PRECONDITION.
-    """
+    """The caller's subscription differs from its group's; `consumer_group`, `member`."""
     ERROR_REASON_QUEUE_LOCKED: _ErrorReason.ValueType  # 85
-    """Another member owns the queue's lock; `owner`, `epoch`. ABORTED."""
+    """Another member owns the queue's lock; `owner`, `epoch`."""
     ERROR_REASON_QUEUE_LOCK_FENCED: _ErrorReason.ValueType  # 86
-    """The caller's lock is not the queue's latest; `epoch`. FAILED_PRECONDITION."""
+    """The caller's lock is not the queue's latest; `epoch`."""
     ERROR_REASON_CLIENT_NOT_ATTACHED: _ErrorReason.ValueType  # 87
-    """The client is not attached here, or another client has its id; `client_id`.
-    FAILED_PRECONDITION.
-    """
+    """The client is not attached here, or another client has its id; `client_id`."""
     ERROR_REASON_FILTER_EXPRESSION_INVALID: _ErrorReason.ValueType  # 88
-    """A filter expression is invalid; `expression`, `position`. INVALID_ARGUMENT."""
+    """A filter expression is invalid; `expression`, `position`."""
     ERROR_REASON_CONSUMER_OFFSET_RESET: _ErrorReason.ValueType  # 89
-    """The group's offset of the queue was reset since the caller read it; `epoch`.
-    FAILED_PRECONDITION.
-    """
+    """The group's offset of the queue was reset since the caller read it; `epoch`."""
     ERROR_REASON_GROUP_LIMIT_REACHED: _ErrorReason.ValueType  # 90
-    """The broker has as many consumer groups as its setting allows; `setting`, `limit`.
-    FAILED_PRECONDITION.
-    """
+    """The broker has as many consumer groups as its setting allows; `setting`, `limit`."""
     ERROR_REASON_QUEUE_CUT: _ErrorReason.ValueType  # 91
     """The position is from before the queue lost its end (for example, in a power loss), or before
     its topic was deleted and created again, and is beyond what was kept; `queue_offset`, `end`,
-    `log_epoch`. OUT_OF_RANGE.
+    `log_epoch`.
     """
     ERROR_REASON_QUEUES_UNREAD: _ErrorReason.ValueType  # 92
     """The change would hide messages in queues that are not read; `read_queue_count`,
-    `write_queue_count`, `message_count`. FAILED_PRECONDITION.
+    `write_queue_count`, `message_count`.
     """
     ERROR_REASON_CLIENT_SILENT: _ErrorReason.ValueType  # 93
-    """The client did not answer a request over its stream, or left before it answered; `client_id`.
-    The outcome is unknown. DEADLINE_EXCEEDED.
-    """
+    """The client did not answer a request over its stream, or left before it answered; `client_id`."""
     ERROR_REASON_GROUP_PAUSED: _ErrorReason.ValueType  # 94
-    """An operator has paused the group, so no member gets messages; `consumer_group`. UNAVAILABLE
-    with RetryInfo.
-    """
+    """An operator has paused the group, so no member gets messages; `consumer_group`."""
     ERROR_REASON_TRANSACTION_DECIDED: _ErrorReason.ValueType  # 100
-    """The transaction already has another outcome; `outcome`. FAILED_PRECONDITION."""
+    """The transaction already has another outcome; `outcome`."""
     ERROR_REASON_TRANSACTION_NOT_FOUND: _ErrorReason.ValueType  # 101
-    """No half message with this id is known. NOT_FOUND."""
+    """No half message with this id is known."""
     ERROR_REASON_RECEIPT_HANDLE_EXPIRED: _ErrorReason.ValueType  # 102
     """The receipt handle has expired or was settled; `receipt_handle`. For a recall: the message was
-    delivered; `unique_id`. FAILED_PRECONDITION.
+    delivered; `unique_id`.
     """
     ERROR_REASON_TRANSACTION_FOREIGN: _ErrorReason.ValueType  # 103
     """The half message has another producer group or unique id than the caller says;
-    `transaction_id`, `field`. Nothing has ended. FAILED_PRECONDITION.
+    `transaction_id`, `field`. Nothing has ended.
     """
     ERROR_REASON_BATCH_DIFFERS: _ErrorReason.ValueType  # 104
     """The batch was committed earlier with other contents, or too long ago to tell; `query_id`,
     `batch_id`, `record_count` given now, `committed_count` (empty if unknown). Nothing was done.
-    FAILED_PRECONDITION.
     """
     ERROR_REASON_SINK_MOVED: _ErrorReason.ValueType  # 105
     """Another broker is the home of the sink and decides about its batches; `query_id`, `home`,
-    `move_count`. Nothing was done. FAILED_PRECONDITION.
+    `move_count`. Nothing was done.
     """
     ERROR_REASON_SINK_NOT_FOUND: _ErrorReason.ValueType  # 106
-    """The sink is not known here; `query_id`. NOT_FOUND."""
+    """The sink is not known here; `query_id`."""
     ERROR_REASON_RECEIPT_HANDLE_INVALID: _ErrorReason.ValueType  # 107
-    """The receipt handle is not from this broker for this group; `receipt_handle`. INVALID_ARGUMENT."""
+    """The receipt handle is not from this broker for this group; `receipt_handle`."""
     ERROR_REASON_GROUP_OWNS_QUEUES: _ErrorReason.ValueType  # 108
-    """Members of the group own queues, so no member can receive; `consumer_group`, `client_id`.
-    FAILED_PRECONDITION.
-    """
+    """Members of the group own queues, so no member can receive; `consumer_group`, `client_id`."""
     ERROR_REASON_BROKER_NAME_TAKEN: _ErrorReason.ValueType  # 120
-    """Another live broker has this name and id; `cluster`, `broker`, `address`. ALREADY_EXISTS."""
+    """Another live broker has this name and id; `cluster`, `broker`, `address`."""
     ERROR_REASON_BROKER_NOT_REGISTERED: _ErrorReason.ValueType  # 121
-    """The broker is not registered, or its registration has expired; it must register again.
-    NOT_FOUND.
-    """
+    """The broker is not registered, or its registration has expired; it must register again."""
     ERROR_REASON_ROUTE_NOT_FOUND: _ErrorReason.ValueType  # 122
-    """No broker has the topic; `topic`. NOT_FOUND."""
+    """No broker has the topic; `topic`."""
     ERROR_REASON_SETTING_INVALID: _ErrorReason.ValueType  # 123
-    """A setting is unknown, may not change at run time, or its value is out of range; `setting`.
-    INVALID_ARGUMENT.
-    """
+    """A setting is unknown, may not change at run time, or its value is out of range; `setting`."""
     ERROR_REASON_PAGE_TOKEN_INVALID: _ErrorReason.ValueType  # 124
-    """The page token is not from this method; `page_token`. INVALID_ARGUMENT."""
+    """The page token is not from this method; `page_token`."""
     ERROR_REASON_QUEUE_ORDER_UNKNOWN: _ErrorReason.ValueType  # 125
     """The topic is of type FIFO, and this name server does not have the order of its queues; `topic`.
-    Another one may have it. UNAVAILABLE with RetryInfo.
+    Another one may have it.
     """
     ERROR_REASON_EPOCH_FENCED: _ErrorReason.ValueType  # 140
-    """There is a newer primary, or the database of the set is an old copy; `epoch`, `primary`.
-    FAILED_PRECONDITION.
-    """
+    """There is a newer primary, or the database of the set is an old copy; `epoch`, `primary`."""
     ERROR_REASON_LOG_DIVERGED: _ErrorReason.ValueType  # 141
-    """The logs of primary and replica have no common beginning; `min`, `max` of the primary.
-    FAILED_PRECONDITION.
-    """
+    """The logs of primary and replica have no common beginning; `min`, `max` of the primary."""
     ERROR_REASON_REPLICA_NOT_FOUND: _ErrorReason.ValueType  # 143
-    """The set has no replica with that id; `broker_id`. NOT_FOUND."""
+    """The set has no replica with that id; `broker_id`."""
     ERROR_REASON_REPLICA_NOT_IN_SYNC: _ErrorReason.ValueType  # 144
-    """The replica does not have everything that is confirmed; `broker_id`. FAILED_PRECONDITION."""
+    """The replica does not have everything that is confirmed; `broker_id`."""
     ERROR_REASON_REPLICA_SET_CHANGED: _ErrorReason.ValueType  # 145
-    """Somebody else changed the replica set first; `version`. ABORTED."""
+    """Somebody else changed the replica set first; `version`."""
     ERROR_REASON_TOO_FEW_IN_SYNC: _ErrorReason.ValueType  # 146
     """Too few brokers are in sync for the required level, and nothing was stored; `in_sync`,
-    `wanted`. UNAVAILABLE with RetryInfo.
+    `wanted`.
     """
     ERROR_REASON_FILTER_NOT_FOUND: _ErrorReason.ValueType  # 160
-    """There is no filter with that name and version; `filter`. NOT_FOUND."""
+    """There is no filter with that name and version; `filter`."""
     ERROR_REASON_FILTER_MODULE_INVALID: _ErrorReason.ValueType  # 161
-    """A filter's module cannot be compiled, or lacks a required function; `cause`. INVALID_ARGUMENT."""
+    """A filter's module cannot be compiled, or lacks a required function; `cause`."""
     ERROR_REASON_FILTER_IN_USE: _ErrorReason.ValueType  # 162
-    """A live subscription names the filter; `filter`, `consumer_group`. FAILED_PRECONDITION."""
+    """A live subscription names the filter; `filter`, `consumer_group`."""
     ERROR_REASON_FILTER_QUARANTINED: _ErrorReason.ValueType  # 163
-    """The filter was stopped; its groups get nothing until it is released; `filter`, `cause`.
-    FAILED_PRECONDITION.
-    """
+    """The filter was stopped; its groups get nothing until it is released; `filter`, `cause`."""
     ERROR_REASON_FILTER_FAILED: _ErrorReason.ValueType  # 164
-    """A filter's worker died or exceeded its limits; nothing was passed; `filter`, `cause`. ABORTED."""
+    """A filter's worker died or exceeded its limits; nothing was passed; `filter`, `cause`."""
     ERROR_REASON_BODY_DAMAGED: _ErrorReason.ValueType  # 165
     """A compressed body that a filter reads cannot be decompressed, or would grow beyond the limit;
-    `topic`, `queue_id`, `queue_offset`, `cause`. DATA_LOSS.
+    `topic`, `queue_id`, `queue_offset`, `cause`.
     """
     ERROR_REASON_NAME_SERVERS_UNREACHABLE: _ErrorReason.ValueType  # 180
-    """No name server answers, so the cluster cannot be seen; `addresses`. UNAVAILABLE."""
+    """No name server answers, so the cluster cannot be seen; `addresses`."""
     ERROR_REASON_GROUP_IN_USE: _ErrorReason.ValueType  # 182
-    """The group has live members; `consumer_group`, `member_count`. FAILED_PRECONDITION."""
+    """The group has live members; `consumer_group`, `member_count`."""
     ERROR_REASON_USER_NOT_FOUND: _ErrorReason.ValueType  # 183
-    """There is no user with that name; `user`. NOT_FOUND."""
+    """There is no user with that name; `user`."""
     ERROR_REASON_USER_EXISTS: _ErrorReason.ValueType  # 184
-    """A user with that name already exists; `user`. ALREADY_EXISTS."""
+    """A user with that name already exists; `user`."""
     ERROR_REASON_RESOURCE_CHANGED: _ErrorReason.ValueType  # 187
-    """Somebody else changed it since the caller read it; `version`. ABORTED."""
+    """Somebody else changed it since the caller read it; `version`."""
     ERROR_REASON_PEER_UNREACHABLE: _ErrorReason.ValueType  # 188
-    """A process that the service needs does not answer; nothing was changed. UNAVAILABLE."""
+    """A process that the service needs does not answer; nothing was changed."""
     ERROR_REASON_CHANGE_UNCONFIRMED: _ErrorReason.ValueType  # 189
-    """A process did not answer a change in time; the outcome is unknown. ABORTED."""
+    """A process did not answer a change in time."""
     ERROR_REASON_QUOTA_EXCEEDED: _ErrorReason.ValueType  # 190
-    """A quota is used up: nothing was done; `figure`, `subject`, `name`, `limit`. RESOURCE_EXHAUSTED
-    with RetryInfo.
-    """
+    """A quota is used up: nothing was done; `figure`, `subject`, `name`, `limit`."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """Why a call failed. `google.rpc.ErrorInfo.reason` carries the name without its prefix, with the
@@ -268,237 +233,202 @@ class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
 ERROR_REASON_UNSPECIFIED: ErrorReason.ValueType  # 0
 """Never sent."""
 ERROR_REASON_INTERNAL_FAULT: ErrorReason.ValueType  # 1
-"""A fault of the service itself; its log has the details under the request id. The outcome is
-unknown. INTERNAL.
-"""
+"""A fault of the service itself; its log has the details under the request id."""
 ERROR_REASON_FIELD_INVALID: ErrorReason.ValueType  # 2
-"""A field is missing, malformed or out of range; `field` names it. INVALID_ARGUMENT."""
+"""A field is missing, malformed or out of range; `field` names it."""
 ERROR_REASON_FEATURE_NOT_AVAILABLE: ErrorReason.ValueType  # 3
-"""The service does not support this yet; `feature` names it. UNIMPLEMENTED."""
+"""The service does not support this yet; `feature` names it."""
 ERROR_REASON_SERVICE_STARTING: ErrorReason.ValueType  # 4
-"""The service is still recovering. UNAVAILABLE."""
+"""The service is still recovering."""
 ERROR_REASON_SERVICE_DRAINING: ErrorReason.ValueType  # 5
-"""The service is stopping; another one may serve. UNAVAILABLE."""
+"""The service is stopping; another one may serve."""
 ERROR_REASON_SERVICE_BUSY: ErrorReason.ValueType  # 6
-"""Too many calls are in progress. RESOURCE_EXHAUSTED with RetryInfo."""
+"""Too many calls are in progress."""
 ERROR_REASON_DEADLINE_PASSED: ErrorReason.ValueType  # 7
-"""The deadline passed before the work began; nothing was done. DEADLINE_EXCEEDED."""
+"""The deadline passed before the work began; nothing was done."""
 ERROR_REASON_CREDENTIALS_INVALID: ErrorReason.ValueType  # 8
-"""Credentials are missing or wrong. UNAUTHENTICATED."""
+"""Credentials are missing or wrong."""
 ERROR_REASON_ACCESS_DENIED: ErrorReason.ValueType  # 9
-"""The caller lacks the right that the method needs. PERMISSION_DENIED."""
+"""The caller lacks the right that the method needs."""
 ERROR_REASON_TOPIC_NAME_ILLEGAL: ErrorReason.ValueType  # 20
-"""A topic name breaks the rules; `topic`. INVALID_ARGUMENT."""
+"""A topic name breaks the rules; `topic`."""
 ERROR_REASON_TOPIC_NOT_FOUND: ErrorReason.ValueType  # 21
-"""The topic is not known here; `topic`. NOT_FOUND."""
+"""The topic is not known here; `topic`."""
 ERROR_REASON_TOPIC_EXISTS: ErrorReason.ValueType  # 22
-"""A topic with that name already exists; `topic`. ALREADY_EXISTS."""
+"""A topic with that name already exists; `topic`."""
 ERROR_REASON_TOPIC_RESERVED: ErrorReason.ValueType  # 23
-"""The topic is reserved for the system; `topic`. PERMISSION_DENIED."""
+"""The topic is reserved for the system; `topic`."""
 ERROR_REASON_TOPIC_NOT_WRITABLE: ErrorReason.ValueType  # 24
-"""The topic may not be written here; `topic`, `permission`. Another broker may take it.
-PERMISSION_DENIED.
-"""
+"""The topic may not be written here; `topic`, `permission`. Another broker may take it."""
 ERROR_REASON_TOPIC_NOT_READABLE: ErrorReason.ValueType  # 25
-"""The topic may not be read here; `topic`, `permission`. PERMISSION_DENIED."""
+"""The topic may not be read here; `topic`, `permission`."""
 ERROR_REASON_QUEUE_NOT_FOUND: ErrorReason.ValueType  # 26
-"""The queue does not exist; `topic`, `queue_id`, `queue_count`. NOT_FOUND."""
+"""The queue does not exist; `topic`, `queue_id`, `queue_count`."""
 ERROR_REASON_MESSAGE_TYPE_MISMATCH: ErrorReason.ValueType  # 27
-"""The message's type does not fit the topic; `topic`, `expected`, `actual`. FAILED_PRECONDITION."""
+"""The message's type does not fit the topic; `topic`, `expected`, `actual`."""
 ERROR_REASON_TOPIC_LIMIT_REACHED: ErrorReason.ValueType  # 28
 """The broker has as many topics, or queues in all topics, as its setting allows; `setting`,
-`limit`. FAILED_PRECONDITION.
+`limit`.
 """
 ERROR_REASON_MESSAGE_TOO_LARGE: ErrorReason.ValueType  # 40
-"""A message is larger than the limit; `size_bytes`, `limit_bytes`. INVALID_ARGUMENT."""
+"""A message is larger than the limit; `size_bytes`, `limit_bytes`."""
 ERROR_REASON_MESSAGE_ILLEGAL: ErrorReason.ValueType  # 41
-"""A message breaks a rule; `position` in the batch and `rule`. INVALID_ARGUMENT."""
+"""A message breaks a rule; `position` in the batch and `rule`."""
 ERROR_REASON_BLOCK_CORRUPTED: ErrorReason.ValueType  # 42
-"""A packed block is broken; `position` and `rule`. Nothing of it was stored. INVALID_ARGUMENT."""
+"""A packed block is broken; `position` and `rule`. Nothing of it was stored."""
 ERROR_REASON_STORE_FULL: ErrorReason.ValueType  # 43
-"""The disk is too full to accept messages; reading continues. RESOURCE_EXHAUSTED with RetryInfo."""
+"""The disk is too full to accept messages; reading continues."""
 ERROR_REASON_STORE_POISONED: ErrorReason.ValueType  # 44
-"""A flush failed; the store accepts nothing until it is restarted. UNAVAILABLE."""
+"""A flush failed; the store accepts nothing until it is restarted."""
 ERROR_REASON_FLUSH_UNCONFIRMED: ErrorReason.ValueType  # 45
-"""The message is stored, but its flush was not confirmed in time: it may be lost. The outcome is
-unknown. DEADLINE_EXCEEDED.
-"""
+"""The message is stored, but its flush was not confirmed in time: it may be lost."""
 ERROR_REASON_REPLICATION_UNCONFIRMED: ErrorReason.ValueType  # 46
 """The message is stored, or the topic, group, lock or offset is changed, but too few replicas
-confirmed that in time. The outcome is unknown. DEADLINE_EXCEEDED.
+confirmed that in time.
 """
 ERROR_REASON_SEQUENCE_GAP: ErrorReason.ValueType  # 47
 """An earlier batch of the stream is missing; `expected`, `actual`. For an unknown stream,
 `known_for_ms` is the number of milliseconds for which it has certainly stored nothing.
-FAILED_PRECONDITION.
 """
 ERROR_REASON_PRODUCER_FENCED: ErrorReason.ValueType  # 48
-"""A newer producer took over this producer's id; `epoch`. FAILED_PRECONDITION."""
+"""A newer producer took over this producer's id; `epoch`."""
 ERROR_REASON_BROKER_NOT_PRIMARY: ErrorReason.ValueType  # 49
-"""This broker is not the primary and accepts no messages; `primary`. FAILED_PRECONDITION."""
+"""This broker is not the primary and accepts no messages; `primary`."""
 ERROR_REASON_SEQUENCE_PASSED: ErrorReason.ValueType  # 50
 """The batch's numbers were used before, and it is not one of the last batches whose results are
-still known; `expected`, `actual`. All or part of it is stored: the outcome is unknown.
-ALREADY_EXISTS.
+still known; `expected`, `actual`. All or part of it is stored.
 """
 ERROR_REASON_DELIVERY_TIME_TOO_LATE: ErrorReason.ValueType  # 51
 """The delivery time is further ahead than the broker allows; `position`, `delivery_time_ms`,
-`limit_ms`. INVALID_ARGUMENT.
+`limit_ms`.
 """
 ERROR_REASON_QUEUE_OFFSET_OUT_OF_RANGE: ErrorReason.ValueType  # 60
-"""The queue offset is outside of what is kept; `queue_offset`, `min`, `max`. OUT_OF_RANGE."""
+"""The queue offset is outside of what is kept; `queue_offset`, `min`, `max`."""
 ERROR_REASON_RECORD_CORRUPTED: ErrorReason.ValueType  # 61
-"""A stored record fails its checksum; `commit_log_offset`. DATA_LOSS."""
+"""A stored record fails its checksum; `commit_log_offset`."""
 ERROR_REASON_MESSAGE_NOT_FOUND: ErrorReason.ValueType  # 62
-"""No message has this id or key. NOT_FOUND."""
+"""No message has this id or key."""
 ERROR_REASON_HELD_PULLS_EXHAUSTED: ErrorReason.ValueType  # 63
-"""Too many pulls are held already. RESOURCE_EXHAUSTED with RetryInfo."""
+"""Too many pulls are held already."""
 ERROR_REASON_QUEUE_UNDER_REPAIR: ErrorReason.ValueType  # 64
 """Entries of the queue point to wrong records and are being rebuilt from the commit log; `topic`,
-`queue_id`, `queue_offset`. UNAVAILABLE with RetryInfo.
+`queue_id`, `queue_offset`.
 """
 ERROR_REASON_GROUP_NAME_ILLEGAL: ErrorReason.ValueType  # 80
-"""A group name breaks the rules; `consumer_group`. INVALID_ARGUMENT."""
+"""A group name breaks the rules; `consumer_group`."""
 ERROR_REASON_GROUP_NOT_FOUND: ErrorReason.ValueType  # 81
-"""The group is not known here; `consumer_group`. NOT_FOUND."""
+"""The group is not known here; `consumer_group`."""
 ERROR_REASON_GROUP_EXISTS: ErrorReason.ValueType  # 82
-"""A group with that name already exists; `consumer_group`. ALREADY_EXISTS."""
+"""A group with that name already exists; `consumer_group`."""
 ERROR_REASON_SUBSCRIPTION_CONFLICT: ErrorReason.ValueType  # 84
-"""The caller's subscription differs from its group's; `consumer_group`, `member`.
-FAILED_PRECONDITION.
-"""
+"""The caller's subscription differs from its group's; `consumer_group`, `member`."""
 ERROR_REASON_QUEUE_LOCKED: ErrorReason.ValueType  # 85
-"""Another member owns the queue's lock; `owner`, `epoch`. ABORTED."""
+"""Another member owns the queue's lock; `owner`, `epoch`."""
 ERROR_REASON_QUEUE_LOCK_FENCED: ErrorReason.ValueType  # 86
-"""The caller's lock is not the queue's latest; `epoch`. FAILED_PRECONDITION."""
+"""The caller's lock is not the queue's latest; `epoch`."""
 ERROR_REASON_CLIENT_NOT_ATTACHED: ErrorReason.ValueType  # 87
-"""The client is not attached here, or another client has its id; `client_id`.
-FAILED_PRECONDITION.
-"""
+"""The client is not attached here, or another client has its id; `client_id`."""
 ERROR_REASON_FILTER_EXPRESSION_INVALID: ErrorReason.ValueType  # 88
-"""A filter expression is invalid; `expression`, `position`. INVALID_ARGUMENT."""
+"""A filter expression is invalid; `expression`, `position`."""
 ERROR_REASON_CONSUMER_OFFSET_RESET: ErrorReason.ValueType  # 89
-"""The group's offset of the queue was reset since the caller read it; `epoch`.
-FAILED_PRECONDITION.
-"""
+"""The group's offset of the queue was reset since the caller read it; `epoch`."""
 ERROR_REASON_GROUP_LIMIT_REACHED: ErrorReason.ValueType  # 90
-"""The broker has as many consumer groups as its setting allows; `setting`, `limit`.
-FAILED_PRECONDITION.
-"""
+"""The broker has as many consumer groups as its setting allows; `setting`, `limit`."""
 ERROR_REASON_QUEUE_CUT: ErrorReason.ValueType  # 91
 """The position is from before the queue lost its end (for example, in a power loss), or before
 its topic was deleted and created again, and is beyond what was kept; `queue_offset`, `end`,
-`log_epoch`. OUT_OF_RANGE.
+`log_epoch`.
 """
 ERROR_REASON_QUEUES_UNREAD: ErrorReason.ValueType  # 92
 """The change would hide messages in queues that are not read; `read_queue_count`,
-`write_queue_count`, `message_count`. FAILED_PRECONDITION.
+`write_queue_count`, `message_count`.
 """
 ERROR_REASON_CLIENT_SILENT: ErrorReason.ValueType  # 93
-"""The client did not answer a request over its stream, or left before it answered; `client_id`.
-The outcome is unknown. DEADLINE_EXCEEDED.
-"""
+"""The client did not answer a request over its stream, or left before it answered; `client_id`."""
 ERROR_REASON_GROUP_PAUSED: ErrorReason.ValueType  # 94
-"""An operator has paused the group, so no member gets messages; `consumer_group`. UNAVAILABLE
-with RetryInfo.
-"""
+"""An operator has paused the group, so no member gets messages; `consumer_group`."""
 ERROR_REASON_TRANSACTION_DECIDED: ErrorReason.ValueType  # 100
-"""The transaction already has another outcome; `outcome`. FAILED_PRECONDITION."""
+"""The transaction already has another outcome; `outcome`."""
 ERROR_REASON_TRANSACTION_NOT_FOUND: ErrorReason.ValueType  # 101
-"""No half message with this id is known. NOT_FOUND."""
+"""No half message with this id is known."""
 ERROR_REASON_RECEIPT_HANDLE_EXPIRED: ErrorReason.ValueType  # 102
 """The receipt handle has expired or was settled; `receipt_handle`. For a recall: the message was
-delivered; `unique_id`. FAILED_PRECONDITION.
+delivered; `unique_id`.
 """
 ERROR_REASON_TRANSACTION_FOREIGN: ErrorReason.ValueType  # 103
 """The half message has another producer group or unique id than the caller says;
-`transaction_id`, `field`. Nothing has ended. FAILED_PRECONDITION.
+`transaction_id`, `field`. Nothing has ended.
 """
 ERROR_REASON_BATCH_DIFFERS: ErrorReason.ValueType  # 104
 """The batch was committed earlier with other contents, or too long ago to tell; `query_id`,
 `batch_id`, `record_count` given now, `committed_count` (empty if unknown). Nothing was done.
-FAILED_PRECONDITION.
 """
 ERROR_REASON_SINK_MOVED: ErrorReason.ValueType  # 105
 """Another broker is the home of the sink and decides about its batches; `query_id`, `home`,
-`move_count`. Nothing was done. FAILED_PRECONDITION.
+`move_count`. Nothing was done.
 """
 ERROR_REASON_SINK_NOT_FOUND: ErrorReason.ValueType  # 106
-"""The sink is not known here; `query_id`. NOT_FOUND."""
+"""The sink is not known here; `query_id`."""
 ERROR_REASON_RECEIPT_HANDLE_INVALID: ErrorReason.ValueType  # 107
-"""The receipt handle is not from this broker for this group; `receipt_handle`. INVALID_ARGUMENT."""
+"""The receipt handle is not from this broker for this group; `receipt_handle`."""
 ERROR_REASON_GROUP_OWNS_QUEUES: ErrorReason.ValueType  # 108
-"""Members of the group own queues, so no member can receive; `consumer_group`, `client_id`.
-FAILED_PRECONDITION.
-"""
+"""Members of the group own queues, so no member can receive; `consumer_group`, `client_id`."""
 ERROR_REASON_BROKER_NAME_TAKEN: ErrorReason.ValueType  # 120
-"""Another live broker has this name and id; `cluster`, `broker`, `address`. ALREADY_EXISTS."""
+"""Another live broker has this name and id; `cluster`, `broker`, `address`."""
 ERROR_REASON_BROKER_NOT_REGISTERED: ErrorReason.ValueType  # 121
-"""The broker is not registered, or its registration has expired; it must register again.
-NOT_FOUND.
-"""
+"""The broker is not registered, or its registration has expired; it must register again."""
 ERROR_REASON_ROUTE_NOT_FOUND: ErrorReason.ValueType  # 122
-"""No broker has the topic; `topic`. NOT_FOUND."""
+"""No broker has the topic; `topic`."""
 ERROR_REASON_SETTING_INVALID: ErrorReason.ValueType  # 123
-"""A setting is unknown, may not change at run time, or its value is out of range; `setting`.
-INVALID_ARGUMENT.
-"""
+"""A setting is unknown, may not change at run time, or its value is out of range; `setting`."""
 ERROR_REASON_PAGE_TOKEN_INVALID: ErrorReason.ValueType  # 124
-"""The page token is not from this method; `page_token`. INVALID_ARGUMENT."""
+"""The page token is not from this method; `page_token`."""
 ERROR_REASON_QUEUE_ORDER_UNKNOWN: ErrorReason.ValueType  # 125
 """The topic is of type FIFO, and this name server does not have the order of its queues; `topic`.
-Another one may have it. UNAVAILABLE with RetryInfo.
+Another one may have it.
 """
 ERROR_REASON_EPOCH_FENCED: ErrorReason.ValueType  # 140
-"""There is a newer primary, or the database of the set is an old copy; `epoch`, `primary`.
-FAILED_PRECONDITION.
-"""
+"""There is a newer primary, or the database of the set is an old copy; `epoch`, `primary`."""
 ERROR_REASON_LOG_DIVERGED: ErrorReason.ValueType  # 141
-"""The logs of primary and replica have no common beginning; `min`, `max` of the primary.
-FAILED_PRECONDITION.
-"""
+"""The logs of primary and replica have no common beginning; `min`, `max` of the primary."""
 ERROR_REASON_REPLICA_NOT_FOUND: ErrorReason.ValueType  # 143
-"""The set has no replica with that id; `broker_id`. NOT_FOUND."""
+"""The set has no replica with that id; `broker_id`."""
 ERROR_REASON_REPLICA_NOT_IN_SYNC: ErrorReason.ValueType  # 144
-"""The replica does not have everything that is confirmed; `broker_id`. FAILED_PRECONDITION."""
+"""The replica does not have everything that is confirmed; `broker_id`."""
 ERROR_REASON_REPLICA_SET_CHANGED: ErrorReason.ValueType  # 145
-"""Somebody else changed the replica set first; `version`. ABORTED."""
+"""Somebody else changed the replica set first; `version`."""
 ERROR_REASON_TOO_FEW_IN_SYNC: ErrorReason.ValueType  # 146
 """Too few brokers are in sync for the required level, and nothing was stored; `in_sync`,
-`wanted`. UNAVAILABLE with RetryInfo.
+`wanted`.
 """
 ERROR_REASON_FILTER_NOT_FOUND: ErrorReason.ValueType  # 160
-"""There is no filter with that name and version; `filter`. NOT_FOUND."""
+"""There is no filter with that name and version; `filter`."""
 ERROR_REASON_FILTER_MODULE_INVALID: ErrorReason.ValueType  # 161
-"""A filter's module cannot be compiled, or lacks a required function; `cause`. INVALID_ARGUMENT."""
+"""A filter's module cannot be compiled, or lacks a required function; `cause`."""
 ERROR_REASON_FILTER_IN_USE: ErrorReason.ValueType  # 162
-"""A live subscription names the filter; `filter`, `consumer_group`. FAILED_PRECONDITION."""
+"""A live subscription names the filter; `filter`, `consumer_group`."""
 ERROR_REASON_FILTER_QUARANTINED: ErrorReason.ValueType  # 163
-"""The filter was stopped; its groups get nothing until it is released; `filter`, `cause`.
-FAILED_PRECONDITION.
-"""
+"""The filter was stopped; its groups get nothing until it is released; `filter`, `cause`."""
 ERROR_REASON_FILTER_FAILED: ErrorReason.ValueType  # 164
-"""A filter's worker died or exceeded its limits; nothing was passed; `filter`, `cause`. ABORTED."""
+"""A filter's worker died or exceeded its limits; nothing was passed; `filter`, `cause`."""
 ERROR_REASON_BODY_DAMAGED: ErrorReason.ValueType  # 165
 """A compressed body that a filter reads cannot be decompressed, or would grow beyond the limit;
-`topic`, `queue_id`, `queue_offset`, `cause`. DATA_LOSS.
+`topic`, `queue_id`, `queue_offset`, `cause`.
 """
 ERROR_REASON_NAME_SERVERS_UNREACHABLE: ErrorReason.ValueType  # 180
-"""No name server answers, so the cluster cannot be seen; `addresses`. UNAVAILABLE."""
+"""No name server answers, so the cluster cannot be seen; `addresses`."""
 ERROR_REASON_GROUP_IN_USE: ErrorReason.ValueType  # 182
-"""The group has live members; `consumer_group`, `member_count`. FAILED_PRECONDITION."""
+"""The group has live members; `consumer_group`, `member_count`."""
 ERROR_REASON_USER_NOT_FOUND: ErrorReason.ValueType  # 183
-"""There is no user with that name; `user`. NOT_FOUND."""
+"""There is no user with that name; `user`."""
 ERROR_REASON_USER_EXISTS: ErrorReason.ValueType  # 184
-"""A user with that name already exists; `user`. ALREADY_EXISTS."""
+"""A user with that name already exists; `user`."""
 ERROR_REASON_RESOURCE_CHANGED: ErrorReason.ValueType  # 187
-"""Somebody else changed it since the caller read it; `version`. ABORTED."""
+"""Somebody else changed it since the caller read it; `version`."""
 ERROR_REASON_PEER_UNREACHABLE: ErrorReason.ValueType  # 188
-"""A process that the service needs does not answer; nothing was changed. UNAVAILABLE."""
+"""A process that the service needs does not answer; nothing was changed."""
 ERROR_REASON_CHANGE_UNCONFIRMED: ErrorReason.ValueType  # 189
-"""A process did not answer a change in time; the outcome is unknown. ABORTED."""
+"""A process did not answer a change in time."""
 ERROR_REASON_QUOTA_EXCEEDED: ErrorReason.ValueType  # 190
-"""A quota is used up: nothing was done; `figure`, `subject`, `name`, `limit`. RESOURCE_EXHAUSTED
-with RetryInfo.
-"""
+"""A quota is used up: nothing was done; `figure`, `subject`, `name`, `limit`."""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

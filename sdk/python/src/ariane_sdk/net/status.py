@@ -1,7 +1,8 @@
 """Errors of this package from the status of a call: the inverse of the services' error table.
 
-A service gives its reason in ``google.rpc.ErrorInfo``. Without one, the status does not come from a
-service of ours but from gRPC itself, and only its code is known.
+A service gives its reason in ``google.rpc.ErrorInfo``, and the contract says what each means for
+the caller (``reason_options.proto``). Without one, the status does not come from a service of ours
+but from gRPC itself, and only its code is known.
 """
 
 from __future__ import annotations
@@ -9,12 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from google.protobuf.descriptor import EnumValueDescriptor
 from google.protobuf.message import DecodeError
 from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 from grpc import StatusCode
 from grpc.aio import AioRpcError
 
+from ariane.common.v1 import reason_options_pb2 as reason_options
+from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane_sdk.errors import (
     AccessDenied,
     BatchDiffers,
@@ -60,96 +64,65 @@ class ReasonRow(NamedTuple):
     """Whether the call may have taken effect."""
 
 
-REASON_ROWS: Final[Mapping[str, ReasonRow]] = {
-    "INTERNAL_FAULT": ReasonRow(CallError, outcome_unknown=True),
-    "FIELD_INVALID": ReasonRow(CallError),
-    "FEATURE_NOT_AVAILABLE": ReasonRow(FeatureNotAvailable),
-    "SERVICE_STARTING": ReasonRow(ServiceUnavailable, retriable=True),
-    "SERVICE_DRAINING": ReasonRow(ServiceUnavailable, retriable=True),
-    "SERVICE_BUSY": ReasonRow(ServiceUnavailable, retriable=True),
-    "DEADLINE_PASSED": ReasonRow(DeadlinePassed, retriable=True),
-    "CREDENTIALS_INVALID": ReasonRow(AccessDenied),
-    "ACCESS_DENIED": ReasonRow(AccessDenied),
-    "TOPIC_NAME_ILLEGAL": ReasonRow(CallError),
-    "TOPIC_NOT_FOUND": ReasonRow(TopicNotFound),
-    "TOPIC_EXISTS": ReasonRow(TopicExists),
-    "TOPIC_RESERVED": ReasonRow(TopicRefused),
-    "TOPIC_NOT_WRITABLE": ReasonRow(TopicRefused),
-    "TOPIC_NOT_READABLE": ReasonRow(TopicRefused),
-    "QUEUE_NOT_FOUND": ReasonRow(QueueNotFound),
-    "MESSAGE_TYPE_MISMATCH": ReasonRow(CallError),
-    "TOPIC_LIMIT_REACHED": ReasonRow(TopicRefused),
-    "MESSAGE_TOO_LARGE": ReasonRow(CallError),
-    "MESSAGE_ILLEGAL": ReasonRow(CallError),
-    "BLOCK_CORRUPTED": ReasonRow(CallError),
-    "STORE_FULL": ReasonRow(ServiceUnavailable, retriable=True),
-    "STORE_POISONED": ReasonRow(ServiceUnavailable, retriable=True),
-    "FLUSH_UNCONFIRMED": ReasonRow(CallError, outcome_unknown=True),
-    "REPLICATION_UNCONFIRMED": ReasonRow(CallError, outcome_unknown=True),
-    "SEQUENCE_GAP": ReasonRow(CallError),
-    "PRODUCER_FENCED": ReasonRow(CallError),
-    "SEQUENCE_PASSED": ReasonRow(CallError, outcome_unknown=True),
-    "DELIVERY_TIME_TOO_LATE": ReasonRow(CallError),
-    "BROKER_NOT_PRIMARY": ReasonRow(ServiceUnavailable, retriable=True),
-    "QUEUE_OFFSET_OUT_OF_RANGE": ReasonRow(QueueOffsetOutOfRange),
-    "RECORD_CORRUPTED": ReasonRow(RecordDamaged),
-    "MESSAGE_NOT_FOUND": ReasonRow(MessageNotFound),
-    "HELD_PULLS_EXHAUSTED": ReasonRow(ServiceUnavailable, retriable=True),
-    "QUEUE_UNDER_REPAIR": ReasonRow(ServiceUnavailable, retriable=True),
-    "GROUP_NAME_ILLEGAL": ReasonRow(CallError),
-    "GROUP_NOT_FOUND": ReasonRow(GroupNotFound),
-    "GROUP_EXISTS": ReasonRow(CallError),
-    "SUBSCRIPTION_CONFLICT": ReasonRow(GroupRefused),
-    "QUEUE_LOCKED": ReasonRow(CallError),
-    "QUEUE_LOCK_FENCED": ReasonRow(CallError),
-    "CLIENT_NOT_ATTACHED": ReasonRow(GroupRefused),
-    "FILTER_EXPRESSION_INVALID": ReasonRow(CallError),
-    "CONSUMER_OFFSET_RESET": ReasonRow(CallError),
-    "GROUP_LIMIT_REACHED": ReasonRow(GroupRefused),
-    "QUEUE_CUT": ReasonRow(CallError),
-    "QUEUES_UNREAD": ReasonRow(TopicRefused),
-    "CLIENT_SILENT": ReasonRow(DeadlinePassed, outcome_unknown=True),
-    "GROUP_PAUSED": ReasonRow(ServiceUnavailable, retriable=True),
-    "TRANSACTION_DECIDED": ReasonRow(TransactionDecided),
-    "TRANSACTION_NOT_FOUND": ReasonRow(TransactionNotFound),
-    "TRANSACTION_FOREIGN": ReasonRow(TransactionForeign),
-    "BATCH_DIFFERS": ReasonRow(BatchDiffers),
-    "SINK_MOVED": ReasonRow(CallError),
-    "SINK_NOT_FOUND": ReasonRow(SinkNotFound),
-    "RECEIPT_HANDLE_EXPIRED": ReasonRow(ReceiptExpired),
-    "RECEIPT_HANDLE_INVALID": ReasonRow(CallError),
-    "GROUP_OWNS_QUEUES": ReasonRow(GroupRefused),
-    "BROKER_NAME_TAKEN": ReasonRow(CallError),
-    "BROKER_NOT_REGISTERED": ReasonRow(CallError),
-    "ROUTE_NOT_FOUND": ReasonRow(RouteNotFound),
-    "SETTING_INVALID": ReasonRow(CallError),
-    "PAGE_TOKEN_INVALID": ReasonRow(CallError),
-    "QUEUE_ORDER_UNKNOWN": ReasonRow(ServiceUnavailable, retriable=True),
-    "EPOCH_FENCED": ReasonRow(CallError),
-    "LOG_DIVERGED": ReasonRow(CallError),
-    "REPLICA_NOT_FOUND": ReasonRow(CallError),
-    "REPLICA_NOT_IN_SYNC": ReasonRow(CallError),
-    "REPLICA_SET_CHANGED": ReasonRow(CallError),
-    "TOO_FEW_IN_SYNC": ReasonRow(ServiceUnavailable, retriable=True),
-    "FILTER_NOT_FOUND": ReasonRow(FilterRefused),
-    "FILTER_MODULE_INVALID": ReasonRow(FilterRefused),
-    "FILTER_IN_USE": ReasonRow(FilterRefused),
-    "FILTER_QUARANTINED": ReasonRow(FilterRefused),
-    "FILTER_FAILED": ReasonRow(FilterFailed),
-    "BODY_DAMAGED": ReasonRow(CallError),
-    "NAME_SERVERS_UNREACHABLE": ReasonRow(NameServersUnreachable, retriable=True),
-    "GROUP_IN_USE": ReasonRow(CallError),
-    "USER_NOT_FOUND": ReasonRow(CallError),
-    "USER_EXISTS": ReasonRow(CallError),
-    "RESOURCE_CHANGED": ReasonRow(CallError),
-    "PEER_UNREACHABLE": ReasonRow(ServiceUnavailable, retriable=True),
-    "CHANGE_UNCONFIRMED": ReasonRow(CallError, outcome_unknown=True),
-    "QUOTA_EXCEEDED": ReasonRow(ServiceUnavailable, retriable=True),
+_CLASSES: Final[Mapping[str, type[CallError]]] = {
+    "FEATURE_NOT_AVAILABLE": FeatureNotAvailable,
+    "DEADLINE_PASSED": DeadlinePassed,
+    "CREDENTIALS_INVALID": AccessDenied,
+    "ACCESS_DENIED": AccessDenied,
+    "TOPIC_NOT_FOUND": TopicNotFound,
+    "TOPIC_EXISTS": TopicExists,
+    "TOPIC_RESERVED": TopicRefused,
+    "TOPIC_NOT_WRITABLE": TopicRefused,
+    "TOPIC_NOT_READABLE": TopicRefused,
+    "QUEUE_NOT_FOUND": QueueNotFound,
+    "TOPIC_LIMIT_REACHED": TopicRefused,
+    "QUEUE_OFFSET_OUT_OF_RANGE": QueueOffsetOutOfRange,
+    "RECORD_CORRUPTED": RecordDamaged,
+    "MESSAGE_NOT_FOUND": MessageNotFound,
+    "GROUP_NOT_FOUND": GroupNotFound,
+    "SUBSCRIPTION_CONFLICT": GroupRefused,
+    "CLIENT_NOT_ATTACHED": GroupRefused,
+    "GROUP_LIMIT_REACHED": GroupRefused,
+    "QUEUES_UNREAD": TopicRefused,
+    "CLIENT_SILENT": DeadlinePassed,
+    "TRANSACTION_DECIDED": TransactionDecided,
+    "TRANSACTION_NOT_FOUND": TransactionNotFound,
+    "TRANSACTION_FOREIGN": TransactionForeign,
+    "BATCH_DIFFERS": BatchDiffers,
+    "SINK_NOT_FOUND": SinkNotFound,
+    "RECEIPT_HANDLE_EXPIRED": ReceiptExpired,
+    "GROUP_OWNS_QUEUES": GroupRefused,
+    "ROUTE_NOT_FOUND": RouteNotFound,
+    "FILTER_NOT_FOUND": FilterRefused,
+    "FILTER_MODULE_INVALID": FilterRefused,
+    "FILTER_IN_USE": FilterRefused,
+    "FILTER_QUARANTINED": FilterRefused,
+    "FILTER_FAILED": FilterFailed,
+    "NAME_SERVERS_UNREACHABLE": NameServersUnreachable,
 }
-"""One row for each reason of the contract; a test compares the two lists."""
+"""Reasons with a class of their own. What may succeed later is ServiceUnavailable otherwise."""
+
+
+def _reason_row(value: EnumValueDescriptor) -> ReasonRow:
+    options = value.GetOptions().Extensions
+    retriable: bool = options[reason_options.retriable]
+    error = _CLASSES.get(_word(value)) or (ServiceUnavailable if retriable else CallError)
+    return ReasonRow(error, retriable, options[reason_options.outcome_unknown])
+
+
+def _word(value: EnumValueDescriptor) -> str:
+    return value.name.removeprefix("ERROR_REASON_")
+
+
+_REASONS: Final = [value for value in ErrorReason.DESCRIPTOR.values if value.number]
+
+REASON_ROWS: Final[Mapping[str, ReasonRow]] = {
+    _word(value): _reason_row(value) for value in _REASONS
+}
+"""One row for each reason of the contract."""
 
 ROUTING_REASONS: Final = frozenset(
-    {"TOPIC_NOT_FOUND", "TOPIC_NOT_WRITABLE", "QUEUE_NOT_FOUND", "BROKER_NOT_PRIMARY"}
+    _word(value) for value in _REASONS if value.GetOptions().Extensions[reason_options.routing]
 )
 """The route that led here is out of date, or another broker serves what this one refuses."""
 

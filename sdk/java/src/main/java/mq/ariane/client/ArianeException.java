@@ -1,6 +1,8 @@
 package mq.ariane.client;
 
 import com.google.protobuf.Any;
+import com.google.protobuf.DescriptorProtos.EnumValueOptions;
+import com.google.protobuf.GeneratedMessage.GeneratedExtension;
 import com.google.protobuf.InvalidProtocolBufferException;
 import com.google.rpc.ErrorInfo;
 import com.google.rpc.RetryInfo;
@@ -11,21 +13,14 @@ import java.nio.channels.ClosedChannelException;
 import java.time.Duration;
 import java.util.Map;
 import java.util.Set;
+import mq.ariane.common.v1.ErrorReason;
+import mq.ariane.common.v1.ReasonOptions;
 
 /** What a process of the cluster, or gRPC on the way to it, said of a call. */
 public final class ArianeException extends RuntimeException {
     private static final long serialVersionUID = 1L;
     private static final String DOMAIN = "ariane.mq";
 
-    // What a reason means for whoever called; docs/errors.md of ArianeMQ has the whole table.
-    private static final Set<String> RETRIABLE_REASONS = Set.of("SERVICE_STARTING", "SERVICE_DRAINING", "SERVICE_BUSY",
-            "STORE_FULL", "STORE_POISONED", "HELD_PULLS_EXHAUSTED", "QUEUE_UNDER_REPAIR", "GROUP_PAUSED",
-            "NAME_SERVERS_UNREACHABLE", "QUEUE_ORDER_UNKNOWN", "BROKER_NOT_PRIMARY", "DEADLINE_PASSED",
-            "TOO_FEW_IN_SYNC", "PEER_UNREACHABLE", "QUOTA_EXCEEDED");
-    private static final Set<String> UNKNOWN_REASONS = Set.of("INTERNAL_FAULT", "FLUSH_UNCONFIRMED",
-            "REPLICATION_UNCONFIRMED", "SEQUENCE_PASSED", "CLIENT_SILENT", "CHANGE_UNCONFIRMED");
-    private static final Set<String> ROUTING_REASONS = Set.of("TOPIC_NOT_FOUND", "TOPIC_NOT_WRITABLE",
-            "QUEUE_NOT_FOUND", "BROKER_NOT_PRIMARY");
     private static final Set<String> UNCONFIRMED_REASONS = Set.of("FLUSH_UNCONFIRMED", "REPLICATION_UNCONFIRMED");
     private static final Set<Status.Code> RETRIABLE_CODES = Set.of(Status.Code.UNAVAILABLE,
             Status.Code.DEADLINE_EXCEEDED, Status.Code.CANCELLED, Status.Code.INTERNAL, Status.Code.ABORTED);
@@ -49,8 +44,9 @@ public final class ArianeException extends RuntimeException {
         this.retryAfter = retryAfter;
         // What gRPC says itself leaves open whether the call had its effect.
         retriable = reason.isEmpty() ? RETRIABLE_CODES.contains(code)
-                : RETRIABLE_REASONS.contains(reason) || metadata.containsKey("warming_up");
-        outcomeUnknown = reason.isEmpty() ? UNKNOWN_CODES.contains(code) : UNKNOWN_REASONS.contains(reason);
+                : says(reason, ReasonOptions.retriable) || metadata.containsKey("warming_up");
+        outcomeUnknown = reason.isEmpty() ? UNKNOWN_CODES.contains(code)
+                : says(reason, ReasonOptions.outcomeUnknown);
     }
 
     /** A time that was over has the same word whoever noticed it. */
@@ -103,13 +99,22 @@ public final class ArianeException extends RuntimeException {
         return retriable || isRouting();
     }
 
+    /** What the contract says of a reason. */
+    private static boolean says(String reason, GeneratedExtension<EnumValueOptions, Boolean> option) {
+        var value = ErrorReason.getDescriptor().findValueByName("ERROR_REASON_" + reason);
+        if (value == null) { // Only a later version knows it, or there is none.
+            return !reason.isEmpty() && option == ReasonOptions.outcomeUnknown;
+        }
+        return value.getOptions().getExtension(option);
+    }
+
     /** The same for somebody else, with this as its cause. */
     ArianeException copy() {
         return new ArianeException(this);
     }
 
     boolean isRouting() {
-        return ROUTING_REASONS.contains(reason);
+        return says(reason, ReasonOptions.routing);
     }
 
     boolean isUnconfirmed() {

@@ -1,0 +1,43 @@
+package mq.ariane.client;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import com.google.protobuf.Any;
+import com.google.rpc.ErrorInfo;
+import io.grpc.protobuf.StatusProto;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Map;
+import mq.ariane.common.v1.ErrorReason;
+import org.junit.jupiter.api.Test;
+
+class ReasonsTest {
+    private static ArianeException refused(String reason) {
+        var info = ErrorInfo.newBuilder().setDomain("ariane.mq").setReason(reason).build();
+        var status = com.google.rpc.Status.newBuilder().setCode(10).addDetails(Any.pack(info)).build();
+        return ArianeException.of(StatusProto.toStatusRuntimeException(status), "broker-a");
+    }
+
+    @Test
+    void whatAReasonMeansIsReadFromTheContract() {
+        Map.of( // Retriable, unknown, routing.
+                "SERVICE_BUSY", List.of(true, false, false),
+                "FLUSH_UNCONFIRMED", List.of(false, true, false),
+                "BROKER_NOT_PRIMARY", List.of(true, false, true),
+                "TOPIC_NOT_FOUND", List.of(false, false, true),
+                "FIELD_INVALID", List.of(false, false, false),
+                "MOON_IN_THE_WAY", List.of(false, true, false) // Of a later version.
+        ).forEach((reason, meant) -> {
+            ArianeException seen = refused(reason);
+            assertEquals(meant, List.of(seen.isRetriable(), seen.isOutcomeUnknown(), seen.isRouting()), reason);
+        });
+        var all = Arrays.stream(ErrorReason.values()).filter(each -> each != ErrorReason.UNRECOGNIZED)
+                .map(each -> refused(each.name().substring("ERROR_REASON_".length()))).toList();
+        assertFalse(all.stream().anyMatch(each -> each.isRetriable() && each.isOutcomeUnknown()));
+        long retriable = all.stream().filter(ArianeException::isRetriable).count();
+        long unknown = all.stream().filter(ArianeException::isOutcomeUnknown).count();
+        assertTrue(retriable > 0 && unknown > 0 && retriable + unknown < all.size() / 2);
+    }
+}
