@@ -49,27 +49,29 @@ CONTAINERS: Final = {
 }
 """Folders of processes in the stack: kind and name in the certificate, and host names."""
 
-PODS: Final = {
-    "namesrv": (
-        "namesrv/namesrv",
-        ("namesrv-0.namesrv.ariane.svc", "namesrv-1.namesrv.ariane.svc"),
-    ),
-    **{
-        name: (f"broker/{name}", tuple(f"{name}-{index}.broker.ariane.svc" for index in (0, 1)))
-        for name in BROKERS
-    },
-    **{
-        name.replace("broker", "filter"): (
-            f"filter/{name.replace('broker', 'filter')}",
-            tuple(f"{name}-{index}.broker.ariane.svc" for index in (0, 1)),
-        )
-        for name in BROKERS
-    },
-    "txn-checker": ("checker/txn-checker", ("txn-checker.ariane.svc",)),
-    "gateway": ("gateway/gateway", ("gateway.ariane.svc",)),
-    "admin": ("admin/admin", ("admin.ariane.svc",)),
-}
-"""The same for Kubernetes."""
+
+def pods(
+    namespace: str = "ariane",
+    brokers: Sequence[str] = ("a", "b"),
+    replicas: int = 2,
+    name_servers: int = 2,
+) -> dict[str, tuple[str, tuple[str, ...]]]:
+    """The same for Kubernetes: of a release of the chart with these values."""
+
+    def of_set(kind: str, name: str, service: str, count: int) -> tuple[str, tuple[str, ...]]:
+        hosts = (f"{name}-{index}.{service}.{namespace}.svc" for index in range(count))
+        return kind, tuple(hosts)
+
+    names = {"txn-checker": "checker", "gateway": "gateway", "admin": "admin"}
+    return {
+        "namesrv": of_set("namesrv/namesrv", "namesrv", "namesrv", name_servers),
+        **{
+            f"{kind}-{name}": of_set(f"{kind}/{kind}-{name}", f"broker-{name}", "broker", replicas)
+            for kind in ("broker", "filter")
+            for name in brokers
+        },
+        **{name: (f"{uri}/{name}", (f"{name}.{namespace}.svc",)) for name, uri in names.items()},
+    }
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -85,12 +87,19 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--kubernetes", action="store_true", help="Write certificates as secrets of Kubernetes."
     )
+    chart = parser.add_argument_group("values of the chart, with --kubernetes")
+    chart.add_argument("--namespace", default="ariane", help="The release's namespace.")
+    chart.add_argument("--brokers", nargs="+", default=("a", "b"), help="brokers.names")
+    chart.add_argument("--replicas", type=int, default=2, help="brokers.replicas")
+    chart.add_argument("--name-servers", type=int, default=2, help="nameServers.replicas")
     given = parser.parse_args(arguments)
     hosts = (*LOOPBACK, *given.host)
     if given.kubernetes:
         folder = given.folder or HERE / "secrets-kubernetes"
-        made = certificates(folder, PODS, hosts)
-        sys.stdout.write(json.dumps(as_secrets(folder, made), indent=1) + "\n")
+        members = pods(given.namespace, given.brokers, given.replicas, given.name_servers)
+        made = certificates(folder, members, hosts)
+        listed = as_secrets(folder, made, given.namespace)
+        sys.stdout.write(json.dumps(listed, indent=1) + "\n")
         return 0
     folder = given.folder or HERE / "secrets"
     certificates(folder, CONTAINERS, (*hosts, GATEWAY))
@@ -158,7 +167,7 @@ def replace(path: Path, content: bytes) -> None:
     os.replace(fresh, path)  # noqa: PTH105 - one word for it.
 
 
-def as_secrets(folder: Path, names: Sequence[str]) -> dict[str, object]:
+def as_secrets(folder: Path, names: Sequence[str], namespace: str) -> dict[str, object]:
     """The folders as a list of secrets for Kubernetes."""
 
     def items() -> Iterator[dict[str, object]]:
@@ -167,7 +176,7 @@ def as_secrets(folder: Path, names: Sequence[str]) -> dict[str, object]:
             yield {
                 "apiVersion": "v1",
                 "kind": "Secret",
-                "metadata": {"name": f"tls-{name}", "namespace": "ariane"},
+                "metadata": {"name": f"tls-{name}", "namespace": namespace},
                 "data": {file.name: base64.b64encode(file.read_bytes()).decode() for file in files},
             }
 

@@ -7,10 +7,11 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Final, Self
+from typing import Any, Final, Self
 
+import kubernetes_validate
 import make_secrets
 import yaml
 
@@ -23,6 +24,21 @@ NETWORK: Final = f"{PROJECT}_cluster"
 GATEWAY: Final = "10.77.0.1"
 NAME_SERVERS: Final = ["127.0.0.1:9876", "127.0.0.1:9877"]
 ENGINES: Final = {"docker": ["docker", "compose"], "podman": ["podman-compose"]}
+
+
+KUBERNETES: Final = "1.32"
+"""Against whose schemas the manifests are held."""
+
+
+def check_manifests(manifests: Iterable[dict[str, Any]]) -> None:
+    """Hold manifests against the schemas of Kubernetes.
+
+    Raises:
+        kubernetes_validate.ValidationError: One of them has a field that is unknown or wrong.
+    """
+    for each in manifests:
+        # Strict: a field that Kubernetes would pass over in silence is an error.
+        kubernetes_validate.validate(each, KUBERNETES, strict=True)
 
 
 def missing() -> str:
