@@ -17,7 +17,7 @@ from ariane_sdk.errors import (
 )
 from ariane_sdk.message import AcknowledgedLevel, Message, ReceivedMessage, SendResult
 from ariane_sdk.message_queue import MessageQueue
-from ariane_sdk.producer.accumulator.send_results import JoinedResults, SendResults
+from ariane_sdk.producer.accumulator.send_results import SendResults
 from ariane_sdk.producer.accumulator.topic_info import (
     NO_OPTIONS,
     QueueSelector,
@@ -194,7 +194,7 @@ class Producer(ProducerLife):
             taking = self._message_trace.around_all(messages, taking)
         del messages  # So that the receiver of the list can free the messages early.
         outcomes = await taking
-        if isinstance(outcomes, SendResults | JoinedResults):
+        if isinstance(outcomes, SendResults):
             return outcomes
         results = [outcome for outcome in outcomes if isinstance(outcome, SendResult)]
         if len(results) < len(outcomes):

@@ -7,14 +7,13 @@ from ariane_record.single.message_id import IdRun, UniqueIds
 from ariane_sdk import SendResult
 from ariane_sdk.message import AcknowledgedLevel
 from ariane_sdk.message_queue import MessageQueue
-from ariane_sdk.producer.accumulator.send_results import JoinedResults, SendResults, StoredRow
+from ariane_sdk.producer.accumulator.send_results import SendResults, StoredMessages, StoredRow
 
 QUEUE = MessageQueue("orders", "broker-a", 3)
 IDS = [f"{number:032X}" for number in range(5)]
 
 
-@pytest.fixture
-def results():
+def stored(count):
     row = StoredRow(
         message_queue=QUEUE,
         first_queue_offset=70,
@@ -24,7 +23,12 @@ def results():
         duplicate=False,
     )
     offsets = np.array([100, 110, 130, 160, 200], np.int64)
-    return SendResults(row, offsets, UniqueIds([IdRun("0" * 28, 0, 5)]), range(5))
+    return StoredMessages(row, offsets[:count], UniqueIds([IdRun("0" * 28, 0, count)]))
+
+
+@pytest.fixture
+def results():
+    return SendResults([stored(5)])
 
 
 def test_results_of_a_row_equal_a_list(results):
@@ -53,16 +57,16 @@ def test_there_is_none_beyond_the_last(results):
 
 
 def test_results_of_several_rows_equal_a_list(results):
-    joined = JoinedResults([results, results[1:2], results[2:]])
-    expected = [*results, results[1], *results[2:]]
+    joined = SendResults([stored(5), stored(1), stored(3)])
+    expected = [*results, results[0], *results[:3]]
     assert joined == expected
-    assert joined == JoinedResults([results, results[1:2], results[2:]])
+    assert joined == SendResults([stored(5), stored(1), stored(3)])
     assert joined != expected[1:]
     assert len(joined) == len(expected) == 9
     assert [joined[n] for n in range(-9, 9)] == [*expected, *expected]
     assert joined[3:7] == expected[3:7]
     assert joined[::-2] == expected[::-2]
-    assert joined.index(expected[7]) == 3  # An equal one comes before.
+    assert joined.index(expected[7]) == 1  # An equal one comes before.
     assert repr(joined) == repr(expected)
     with pytest.raises(IndexError):
         joined[9]

@@ -30,7 +30,7 @@ from ariane_sdk.checks.demand import Demand
 from ariane_sdk.errors import CallError, SendError
 from ariane_sdk.message import Message, SendResult, send_results
 from ariane_sdk.message_queue import MessageQueue
-from ariane_sdk.producer.accumulator.send_results import SendResults, StoredRow
+from ariane_sdk.producer.accumulator.send_results import StoredMessages, StoredRow
 
 KEY_HASH_BYTES: Final = 4
 DELIVERY_TIME_BYTES: Final = 8
@@ -122,8 +122,8 @@ class Row:
     """Room for them in the first record."""
     settled: bool = field(init=False, default=False)
     """Whether the messages have their outcomes."""
-    results: SendResults | None = field(init=False, default=None)
-    """The results of a row that came encoded and is stored."""
+    stored: StoredMessages | None = field(init=False, default=None)
+    """The messages of a row that came encoded and is stored."""
     error: SendError | None = field(init=False, default=None)
     """Why the row failed."""
     sent_in: tuple[str, ...] = field(init=False, default=())
@@ -309,9 +309,7 @@ class Row:
         """Likewise for a row that came encoded; its results are made when they are looked at."""
         if self.unique_ids is None:
             raise AssertionError("the row did not come encoded")
-        self.results = SendResults(
-            stored, log_offsets, self.unique_ids, range(len(self.unique_ids))
-        )
+        self.stored = StoredMessages(stored, log_offsets, self.unique_ids)
         self._finish()
 
     def _recall_handles(self, unique_ids: Sequence[str]) -> list[str]:

@@ -32,97 +32,45 @@ class StoredRow(NamedTuple):
     """Whether an earlier try had stored the row."""
 
 
-class _LazyResults(Sequence[SendResult]):
-    """Results that compare equal to a list of the same results."""
+class StoredMessages(NamedTuple):
+    """The messages of a row that came encoded, once they are stored."""
 
-    __slots__ = ()
-
-    def __eq__(self, other: object) -> bool:
-        if isinstance(other, list | _LazyResults):
-            return list(self) == list(other)
-        return NotImplemented
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        return repr(list(self))
-
-
-class SendResults(_LazyResults):
-    """The results of neighbouring messages of a row."""
-
-    __slots__ = ("_log_offsets", "_places", "_row", "_unique_ids")
-
-    def __init__(
-        self, row: StoredRow, log_offsets: NDArray[np.int64], unique_ids: UniqueIds, places: range
-    ) -> None:
-        """Take the results of a row.
-
-        Args:
-            row: Where it was stored.
-            log_offsets: Byte position of each of its records in the commit log: int64.
-            unique_ids: The id of each.
-            places: Those that are results here.
-        """
-        self._row = row
-        self._log_offsets = log_offsets
-        self._unique_ids = unique_ids
-        self._places = places
+    row: StoredRow
+    """Where."""
+    log_offsets: NDArray[np.int64]
+    """Byte position of each record in the commit log: int64."""
+    unique_ids: UniqueIds
+    """The id of each."""
 
     @property
-    def first_queue_offset(self) -> int:
-        """Queue offset of the first message of the whole row."""
-        return self._row.first_queue_offset
+    def message_count(self) -> int:
+        """Number of messages."""
+        return len(self.log_offsets)
 
-    def __len__(self) -> int:
-        return len(self._places)
-
-    @overload
-    def __getitem__(self, index: int) -> SendResult: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> SendResults: ...
-
-    def __getitem__(self, index: int | slice) -> SendResult | SendResults:
-        if isinstance(index, slice):
-            return self._at(self._places[index])
-        place = self._places[index]
-        return next(iter(self._at(range(place, place + 1))))
-
-    def _at(self, places: range) -> SendResults:
-        return SendResults(self._row, self._log_offsets, self._unique_ids, places)
-
-    def __iter__(self) -> Iterator[SendResult]:
-        row, places = self._row, self._places
-        if not places:
-            return iter(())
-        chosen = np.arange(places.start, places.stop, places.step)
-        lowest, highest = sorted((places[0], places[-1]))
-        ids = self._unique_ids.part(lowest, highest + 1)
-        digits = np.ascontiguousarray(ids.digits[:: places.step])
-        width = digits.shape[1]
+    def results(self, begin: int, end: int) -> list[SendResult]:
+        """The results of neighbouring messages."""
+        row = self.row
         first = row.first_queue_offset
-        results = send_results(
+        return send_results(
             repeat(row.message_queue),
-            range(first + places.start, first + places.stop, places.step),
-            self._log_offsets[chosen].tolist(),
-            digits.view(f"S{width}").ravel().astype(f"U{width}").tolist(),
+            range(first + begin, first + end),
+            self.log_offsets[begin:end].tolist(),
+            self.unique_ids.part(begin, end).texts(),
             acknowledged_level=row.acknowledged_level,
             store_timestamp_ms=row.store_timestamp_ms,
             broker_address=row.broker_address,
             duplicate=row.duplicate,
         )
-        return iter(results)
 
 
-class JoinedResults(_LazyResults):
-    """The results of several rows, one after the other."""
+class SendResults(Sequence[SendResult]):
+    """The results of rows that came encoded, row after row; equal to a list of the same results."""
 
-    __slots__ = ("_ends", "_parts")
+    __slots__ = ("_ends", "_rows")
 
-    def __init__(self, parts: Sequence[SendResults]) -> None:
-        self._parts = parts
-        self._ends = list(accumulate(map(len, parts)))
+    def __init__(self, rows: Sequence[StoredMessages]) -> None:
+        self._rows = rows
+        self._ends = list(accumulate(row.message_count for row in rows))
 
     def __len__(self) -> int:
         return self._ends[-1]
@@ -131,14 +79,27 @@ class JoinedResults(_LazyResults):
     def __getitem__(self, index: int) -> SendResult: ...
 
     @overload
-    def __getitem__(self, index: slice) -> Sequence[SendResult]: ...
+    def __getitem__(self, index: slice) -> list[SendResult]: ...
 
-    def __getitem__(self, index: int | slice) -> SendResult | Sequence[SendResult]:
-        places = range(len(self))[index]
-        if isinstance(places, range):
-            return [self[place] for place in places]
-        part = bisect_right(self._ends, places)
-        return self._parts[part][places - self._ends[part]]
+    def __getitem__(self, index: int | slice) -> SendResult | list[SendResult]:
+        if isinstance(index, slice):
+            return list(self)[index]
+        place = range(len(self))[index]
+        number = bisect_right(self._ends, place)
+        row = self._rows[number]
+        in_row = place - self._ends[number] + row.message_count
+        (result,) = row.results(in_row, in_row + 1)
+        return result
 
     def __iter__(self) -> Iterator[SendResult]:
-        return chain.from_iterable(self._parts)
+        return chain.from_iterable(row.results(0, row.message_count) for row in self._rows)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, list | SendResults):
+            return list(self) == list(other)
+        return NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return repr(list(self))

@@ -42,12 +42,12 @@ class ColumnOutcomes:
             shape = len(self._broker), sent.unique_ids.digit_count
             self._unique_ids = np.full(shape, ord("-"), np.uint8)
         self._unique_ids[chosen] = sent.unique_ids.digits
-        if sent.results is not None:
-            queue, first = sent.queue, sent.results.first_queue_offset
+        if sent.stored is not None:
+            queue, first = sent.queue, sent.stored.row.first_queue_offset
             broker = self._brokers.setdefault(queue.broker_name, len(self._brokers))
             self._broker[chosen] = broker
             self._queue_id[chosen] = queue.queue_id
-            self._queue_offset[chosen] = np.arange(first, first + len(sent.results))
+            self._queue_offset[chosen] = np.arange(first, first + sent.stored.message_count)
         elif sent.error is not None:
             self.refuse(rows, sent.error)
 

@@ -19,7 +19,7 @@ from ariane_sdk.checks.delay import AT_ONCE
 from ariane_sdk.errors import ArianeError
 from ariane_sdk.message import Message, SendResult
 from ariane_sdk.producer.accumulator.row import COLUMN_BYTES, Row
-from ariane_sdk.producer.accumulator.send_results import JoinedResults, SendResults
+from ariane_sdk.producer.accumulator.send_results import SendResults
 from ariane_sdk.producer.accumulator.topic_info import TopicInfo
 from ariane_sdk.producer.intake.whole_rows import WholeRows, cuts
 
@@ -128,22 +128,21 @@ async def send_run(
                 sent.append((row, stop - start))
             del part, encode  # So that bodies are freed once they are sent.
         del messages
-        outcomes = [await _outcomes_of(row, count) for row, count in sent]
-    if len(outcomes) == 1:
-        return outcomes[0]
-    stored = [part for part in outcomes if isinstance(part, SendResults)]
-    if len(stored) == len(outcomes):
-        return JoinedResults(stored)
-    return list(chain.from_iterable(outcomes))
+        rows = [each for each, _ in sent if isinstance(each, Row)]
+        for row in rows:
+            await row.wait_settled()
+    stored = [row.stored for row in rows if row.stored is not None]
+    if len(stored) == len(sent):
+        return SendResults(stored)
+    return list(chain.from_iterable(map(_outcomes_of, sent)))
 
 
-async def _outcomes_of(row: Row | ArianeError, count: int) -> Sequence[SendResult | ArianeError]:
-    """Return the outcomes of the messages of one row, once it is settled."""
-    if isinstance(row, ArianeError):
-        return [row] * count
-    await row.wait_settled()
-    if row.results is not None:
-        return row.results
-    if row.error is None:
-        raise AssertionError("a settled row has results or an error")
-    return [row.error] * count
+def _outcomes_of(sent: tuple[Row | ArianeError, int]) -> Sequence[SendResult | ArianeError]:
+    """The outcomes of messages that were sent as one row, which is settled, or were refused."""
+    row, count = sent
+    if isinstance(row, Row) and row.stored is not None:
+        return row.stored.results(0, count)
+    error = row.error if isinstance(row, Row) else row
+    if error is None:
+        raise AssertionError("a settled row is stored or has an error")
+    return [error] * count
