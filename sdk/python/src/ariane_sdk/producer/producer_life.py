@@ -23,6 +23,7 @@ from ariane_sdk.producer.sending.producer_parts import ProducerParts
 from ariane_sdk.producer.sending.sending import Sending
 from ariane_sdk.producer.sending.unsettled import Unsettled
 from ariane_sdk.producer.transactions.transaction import TransactionChecker
+from ariane_sdk.producer.transactions.transaction_answers import TransactionAnswers
 from ariane_sdk.producer.transactions.transaction_calls import TransactionCalls
 from ariane_sdk.producer.transactions.transactional_sends import TransactionalSends
 from ariane_sdk.routing.name_servers import NameServerAddresses, parse_addresses
@@ -135,13 +136,15 @@ class ProducerLife(TransactionalSends):
         self._session = session
         self._put_together(session, client_id, ip)
         session.routes.start()
-        self._answer_checks(
-            session,
-            self._group,
-            client_id,
-            self._clock,
-            stacks_on_request=self._settings.stacks_on_request,
-        )
+        if self._transaction_checker is not None:
+            self._transaction_answers = TransactionAnswers(
+                session,
+                self._transaction_checker,
+                group=self._group,
+                client_id=client_id,
+                stacks_on_request=self._settings.stacks_on_request,
+                clock=self._clock,
+            )
         self._loop = asyncio.get_running_loop()
         self._accepting = True
 
@@ -199,7 +202,8 @@ class ProducerLife(TransactionalSends):
         try:
             await self.flush()
         finally:
-            await self._stop_answering(self._settings.call_timeout_s)
+            if self._transaction_answers is not None:
+                await self._transaction_answers.close(self._settings.call_timeout_s)
             if self._message_trace is not None:
                 await self._message_trace.close()
             await self._reply_inbox.close()

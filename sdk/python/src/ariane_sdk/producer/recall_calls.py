@@ -20,9 +20,7 @@ class RecallCalls:
     """Takes delayed messages back."""
 
     def __init__(self, parts: ProducerParts) -> None:
-        self._connections = parts.connections
-        self._routes = parts.routes
-        self._settings = parts.settings
+        self._parts = parts
         self._failover = Failover(parts.routes, parts.clock)
 
     async def recall(self, handle: str) -> bool:
@@ -45,7 +43,7 @@ class RecallCalls:
             await self._failover.ask(
                 lambda: self._call(named, handle),
                 [named.topic],
-                patience_s=self._settings.send_timeout_s,
+                patience_s=self._parts.settings.send_timeout_s,
             )
         except CallError as error:
             if error.reason == DELIVERED_REASON:
@@ -54,9 +52,9 @@ class RecallCalls:
         return True
 
     async def _call(self, named: RecallHandle, handle: str) -> None:
-        address = await address_for_send(self._routes, named.topic, named.broker_name)
+        address = await address_for_send(self._parts.routes, named.topic, named.broker_name)
         request = RecallMessageRequest(topic=named.topic, recall_handle=handle)
-        call = self._connections.send(address).RecallMessage(
-            request, timeout=self._settings.call_timeout_s
+        call = self._parts.connections.send(address).RecallMessage(
+            request, timeout=self._parts.settings.call_timeout_s
         )
         await answer_of(call, f"broker {named.broker_name} at {address}")

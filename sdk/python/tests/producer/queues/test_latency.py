@@ -212,7 +212,7 @@ async def test_a_broker_that_hangs_is_left_alone(cluster, leaping_clock):
             await asyncio.sleep(0)
             stuck += [producer.send_nowait(Message("patient", b"x")) for _ in range(2)]
             async with asyncio.timeout(60):
-                while producer._sending._repeats._latencies.is_available(hanging.name):  # noqa: ASYNC110
+                while producer._sending._parts.latencies.is_available(hanging.name):  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
             began = asyncio.get_running_loop().time()
             others = await send_one_by_one(producer, "patient", 20)

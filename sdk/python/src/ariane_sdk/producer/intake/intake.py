@@ -38,13 +38,9 @@ class Intake:
 
     def __init__(self, parts: ProducerParts, sending: Sending) -> None:
         settings, clock = parts.settings, parts.clock
-        self._routes = parts.routes
+        self._parts = parts
         self._unsettled = parts.unsettled
-        self._settings = settings
         self._clock = clock
-        self._random = parts.random
-        self._unique_ids = parts.unique_ids
-        self._latencies = parts.latencies if parts.latencies.counts_all else None
         self._open_rows = OpenRows(
             sending.accumulators, parts.unsettled.add, sending.is_welcome, settings
         )
@@ -59,7 +55,7 @@ class Intake:
             parts.unsettled,
             clock=clock,
             timeout_s=settings.send_timeout_s,
-            place=self._place,
+            put=self._put,
         )
         self._moves = GroupMoves(sending, self._place_anew)
         parts.routes.on_change(self._follow)
@@ -175,7 +171,7 @@ class Intake:
                 del messages
                 info = partial(self.info_of, run.topic, grouped=False)
                 sending = send_run(
-                    run, properties, info, self.whole_rows, self._settings.batch_bytes_max
+                    run, properties, info, self.whole_rows, self._parts.settings.batch_bytes_max
                 )
                 del run
                 return await sending
@@ -255,24 +251,11 @@ class Intake:
         try:
             info = self._info(message.topic, of_java=type(message) is RelayedMessage)
             if self._route_wait.must_wait(info, message, options):
+                check_types(message)
                 self._encoding.check(message)
                 self._route_wait.park(info, message, options, future)
             else:
                 self._put(info, message, options, future)
-        except TYPE_ERRORS:
-            check_types(message)
-            raise
-
-    def _place(
-        self,
-        info: TopicInfo,
-        message: Message,
-        options: SendOptions,
-        future: asyncio.Future[SendResult] | None,
-    ) -> None:
-        """Add a parked message to the open row of its queue."""
-        try:
-            self._put(info, message, options, future)
         except TYPE_ERRORS:
             check_types(message)
             raise
@@ -284,6 +267,7 @@ class Intake:
         options: SendOptions,
         future: asyncio.Future[SendResult] | None,
     ) -> None:
+        """Add a message to the open row of its queue."""
         self._encoding.check(message)
         queue = None
         if message.message_group or options is not NO_OPTIONS:
@@ -333,17 +317,18 @@ class Intake:
 
     def _info(self, topic: str, *, of_java: bool = False) -> TopicInfo:
         """Return what is known of a topic, with or without a route."""
-        return self._topics.get(topic) or self._new_info(topic, of_java=of_java)
-
-    def _new_info(self, topic: str, *, of_java: bool) -> TopicInfo:
+        known = self._topics.get(topic)
+        if known is not None:
+            return known
+        parts = self._parts
         info = TopicInfo(
             checked_topic(topic, of_java=of_java),
-            id_digits=self._unique_ids.digit_count,
-            sequenced=self._settings.idempotent,
-            sticky_first=self._random.getrandbits(16),
-            latencies=self._latencies,
+            id_digits=parts.unique_ids.digit_count,
+            sequenced=parts.settings.idempotent,
+            sticky_first=parts.random.getrandbits(16),
+            latencies=parts.latencies if parts.latencies.counts_all else None,
         )
-        route = self._routes.cached(topic)
+        route = parts.routes.cached(topic)
         if route is not None:
             info.follow(route)
         self._topics[topic] = info

@@ -25,7 +25,7 @@ from ariane_sdk.runtime.tasks import start_task
 ROUTE_RETRY_S: Final = 0.2
 """How long to wait before asking name servers again if none knew the answer."""
 
-Place: TypeAlias = Callable[
+Put: TypeAlias = Callable[
     [TopicInfo, Message, SendOptions, asyncio.Future[SendResult] | None], None
 ]
 """Puts a message into the open row of its queue."""
@@ -35,13 +35,13 @@ class RouteWait:
     """Asks name servers about a topic until they answer or time is up."""
 
     def __init__(
-        self, routes: Routes, unsettled: Unsettled, *, clock: Clock, timeout_s: float, place: Place
+        self, routes: Routes, unsettled: Unsettled, *, clock: Clock, timeout_s: float, put: Put
     ) -> None:
         self._routes = routes
         self._unsettled = unsettled
         self._clock = clock
         self._timeout_s = timeout_s
-        self._place = place
+        self._put = put
 
     def must_wait(self, info: TopicInfo, message: Message, options: SendOptions) -> bool:
         """Whether a message must be parked."""
@@ -138,7 +138,7 @@ class RouteWait:
             break
         info.route_task = None
         parked, info.parked = info.parked, []
-        self._release(info, parked, self._place_or_park)
+        self._release(info, parked, self._put_or_park)
 
     async def _learn_order(self, info: TopicInfo) -> None:
         """Ask for the order of queues; then send or refuse the messages that wait for it."""
@@ -150,9 +150,9 @@ class RouteWait:
             await self._clock.sleep(ROUTE_RETRY_S)
         info.order_task = None
         parked, info.parked_groups = info.parked_groups, []
-        self._release(info, parked, self._place)
+        self._release(info, parked, self._put)
 
-    def _place_or_park(
+    def _put_or_park(
         self,
         info: TopicInfo,
         message: Message,
@@ -165,15 +165,15 @@ class RouteWait:
         if self.must_wait(info, message, options):
             self.park(info, message, options, future)
         else:
-            self._place(info, message, options, future)
+            self._put(info, message, options, future)
 
-    def _release(self, info: TopicInfo, parked: Iterable[ParkedMessage], place: Place) -> None:
+    def _release(self, info: TopicInfo, parked: Iterable[ParkedMessage], put: Put) -> None:
         for message, options, future, size_bytes in parked:
             self._unsettled.release(size_bytes)
             if future is not None and future.done():
                 continue
             try:
-                place(info, message, options, future)
+                put(info, message, options, future)
             except Exception as error:  # noqa: BLE001 - a selector may raise anything.
                 if future is not None:
                     future.set_exception(error)

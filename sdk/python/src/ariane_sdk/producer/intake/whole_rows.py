@@ -34,27 +34,25 @@ class WholeRows:
     def __init__(self, parts: ProducerParts, open_rows: OpenRows, sending: Sending) -> None:
         self._open_rows = open_rows
         self._sending = sending
-        self._unsettled = parts.unsettled
-        self._settings = parts.settings
-        self._clock = parts.clock
+        self._parts = parts
         self.new_unique_ids = parts.unique_ids.next_ids
         """Makes the ids of a given number of messages."""
         self._folder = CrcFolder()
 
     def turns(self) -> SendTurns:
         """Lets other sends have their turn while one call sends much."""
-        return SendTurns(self._unsettled, self._settings.batch_bytes_max)
+        return SendTurns(self._parts.unsettled, self._parts.settings.batch_bytes_max)
 
     @contextmanager
     def spreading(self, info: TopicInfo) -> Iterator[int]:
         """Number of messages that each queue gets at least; 0 if one queue gets all of a call."""
-        is_few = info.flow.begin(self._clock.monotonic_s())
+        is_few = info.flow.begin(self._parts.clock.monotonic_s())
         # While each queue has a send under way, whole ones are even enough, and cost half as much.
         is_spread = is_few and info.flow.running <= info.queue_count
         try:
-            yield self._settings.spread_count if is_spread else 0
+            yield self._parts.settings.spread_count if is_spread else 0
         finally:
-            info.flow.end(self._clock.monotonic_s())
+            info.flow.end(self._parts.clock.monotonic_s())
 
     def encoded_run(
         self,
@@ -71,8 +69,8 @@ class WholeRows:
             bodies,
             lengths,
             unique_ids,
-            born_timestamp_ms=self._clock.now_ms(),
-            sequenced=self._settings.idempotent,
+            born_timestamp_ms=self._parts.clock.now_ms(),
+            sequenced=self._parts.settings.idempotent,
             folder=self._folder,
         )
         return table, unique_ids
@@ -101,13 +99,13 @@ class WholeRows:
             DeadlinePassed: The deadline had passed before.
             TopicRefused: No broker takes messages for the topic.
         """
-        if self._clock.monotonic_s() >= deadline_s:
+        if self._parts.clock.monotonic_s() >= deadline_s:
             raise DeadlinePassed("time was up before it was sent", retriable=True)
         kind = AT_ONCE if delivery_times_ms is None else AT_TIMES
         row = self._open_rows.whole(info, queue, kind)
         row.take_encoded(*encode(), delivery_times_ms)
         row.sent_in = sent_in
-        self._unsettled.size_bytes += row.size_bytes
+        self._parts.unsettled.size_bytes += row.size_bytes
         self._sending.add(row)
         row.deadline_s = min(row.deadline_s, deadline_s)
         return row

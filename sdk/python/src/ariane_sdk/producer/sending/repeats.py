@@ -47,20 +47,17 @@ class Repeats:
     """Sends refused rows again, or makes them fail."""
 
     def __init__(self, parts: ProducerParts, senders: Mapping[str, Sender]) -> None:
+        self._parts = parts
         self._senders = senders
         self._routes = parts.routes
         self._unsettled = parts.unsettled
-        self._latencies = parts.latencies
-        self._settings = parts.settings
-        self._clock = parts.clock
-        self._random = parts.random
         self.take_over: Callable[[Row], bool] = lambda _: False
         """Called with each refused row; returns True if the row's queue is lost, so that its
         messages move to other queues now or later."""
 
     def is_welcome(self, broker_name: str) -> bool:
         """Whether a row for this broker would be sent at once, with a good chance."""
-        return self._senders[broker_name].idle and self._latencies.is_available(broker_name)
+        return self._senders[broker_name].idle and self._parts.latencies.is_available(broker_name)
 
     async def take(
         self, broker_name: str, refused: Sequence[tuple[Row, CallError]], *, lost: bool
@@ -73,7 +70,7 @@ class Repeats:
             lost: Whether the broker gave no answer: then other rows should avoid it.
         """
         if lost:
-            self._latencies.failed(broker_name)
+            self._parts.latencies.failed(broker_name)
             given_up = self._senders[broker_name].rows.give_up_movable()
             given_up = [row for row in given_up if row in self._unsettled]
             # A row that waits for its next round has chosen this broker knowing its refusals.
@@ -98,7 +95,7 @@ class Repeats:
             self._unsettled.fail(row, error)
             return False
         row.repeat_count += self._is_counted(row, error)
-        until_s = self._clock.monotonic_s() + error.retry_after_s
+        until_s = self._parts.clock.monotonic_s() + error.retry_after_s
         row.refused_until_s = {**row.refused_until_s, broker_name: until_s}
         # A sequence that the broker forgot begins anew; it may have forgotten others, too.
         goes_anywhere = row.movable and error.reason != SEQUENCE_GAP
@@ -124,7 +121,7 @@ class Repeats:
             may |= error.reason in UNCONFIRMED_REASONS
             may |= error.reason == SEQUENCE_GAP and not row.maybe_stored
         if may and self._is_counted(row, error):
-            return row.repeat_count < self._settings.repeats_max
+            return row.repeat_count < self._parts.settings.repeats_max
         return may
 
     def _is_counted(self, row: Row, error: CallError) -> bool:
@@ -154,8 +151,8 @@ class Repeats:
         row.in_flight = False
         row.last_refusal = error
         row.maybe_stored |= error.outcome_unknown
-        begun_s = row.deadline_s - self._settings.send_timeout_s
-        if self._is_surely_missing(error, self._clock.monotonic_s() - begun_s):
+        begun_s = row.deadline_s - self._parts.settings.send_timeout_s
+        if self._is_surely_missing(error, self._parts.clock.monotonic_s() - begun_s):
             row.maybe_stored = False
         if not row.maybe_stored:
             self._unsettled.free_numbers(row, anew=error.reason == SEQUENCE_GAP)
@@ -194,12 +191,12 @@ class Repeats:
 
     def _begin_round(self, row: Row, error: CallError) -> bool:
         """Let a row wait before its next round; it fails if its time would be up by then."""
-        settings = self._settings
+        settings = self._parts.settings
         bound_s = backoff_s(
             row.failed_rounds, settings.repeat_delay_s_min, settings.repeat_delay_s_max
         )
-        delay_s = bound_s * self._random.uniform(0.5, 1.0)
-        row.wait_a_round(self._clock.monotonic_s() + delay_s)
+        delay_s = bound_s * self._parts.random.uniform(0.5, 1.0)
+        row.wait_a_round(self._parts.clock.monotonic_s() + delay_s)
         if row.not_before_s < row.deadline_s:
             return True
         self._unsettled.fail(row, error)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 from ariane_sdk.checks.demand import demand_of
-from ariane_sdk.client.session import Session
 from ariane_sdk.message import AcknowledgedLevel, Message, SendResult
 from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.producer.accumulator.topic_info import QueueSelector, options_of
@@ -17,7 +16,6 @@ from ariane_sdk.producer.transactions.transaction import (
 from ariane_sdk.producer.transactions.transaction_answers import TransactionAnswers
 from ariane_sdk.producer.transactions.transaction_block import Transaction
 from ariane_sdk.producer.transactions.transaction_calls import TransactionCalls
-from ariane_sdk.runtime.clock import Clock
 
 
 class TransactionalSends(ABC):
@@ -155,22 +153,3 @@ class TransactionalSends(ABC):
     @abstractmethod
     def _check_running(self) -> None:
         """Refuse, unless the producer runs."""
-
-    def _answer_checks(
-        self, session: Session, group: str, client_id: str, clock: Clock, *, stacks_on_request: bool
-    ) -> None:
-        """Begin to answer brokers' questions, if there is a checker."""
-        if self._transaction_checker is not None:
-            self._transaction_answers = TransactionAnswers(
-                session,
-                self._transaction_checker,
-                group=group,
-                client_id=client_id,
-                stacks_on_request=stacks_on_request,
-                clock=clock,
-            )
-
-    async def _stop_answering(self, timeout_s: float) -> None:
-        """Detach from the brokers that ask."""
-        if self._transaction_answers is not None:
-            await self._transaction_answers.close(timeout_s)
