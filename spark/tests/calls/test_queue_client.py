@@ -6,6 +6,7 @@ import threading
 from collections import Counter
 from pathlib import Path
 
+import pyspark
 import pytest
 
 from ariane_record.decoding.arrow import to_arrow
@@ -241,13 +242,20 @@ def test_who_asks_nobody_hears_of_it_when_reading():
         next(stream)
 
 
-def test_all_brokers_hear_how_far_a_group_is(queues, topic, published):
+def test_all_brokers_hear_how_far_a_group_is_and_what_it_is(
+    queues, local_cluster, topic, published
+):
     ends = {queue: kept.latest for queue, kept in queues.bounds([topic]).items()}
 
     queues.store_group_offsets("watchers", ends)
 
     assert {queue.broker_name for queue in ends} == {"broker-a", "broker-b"}
     assert queues.group_offsets("watchers", ends) == ends
+    with ClusterClient(local_cluster.name_servers) as client:
+        lags = client.consumer_lag("watchers", topic)
+        assert {lag.stream_query.engine for lag in lags} == {f"Spark {pyspark.__version__}"}
+        client.reset_offsets("watchers", topic, "earliest")
+        assert all(lag.stream_query for lag in client.consumer_lag("watchers", topic))
 
 
 def test_a_refusal_or_a_missing_broker_keeps_no_other_from_hearing(queues, topic, published):

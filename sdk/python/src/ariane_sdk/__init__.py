@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from ariane_sdk.cluster.dead_letters import DeadLetters as DeadLetters
     from ariane_sdk.cluster.dead_letters import Redrive as Redrive
     from ariane_sdk.cluster.group_report import GroupMember as GroupMember
+    from ariane_sdk.cluster.group_report import MemberKind as MemberKind
     from ariane_sdk.cluster.group_report import QueueHold as QueueHold
     from ariane_sdk.cluster.group_report import QueueLag as QueueLag
+    from ariane_sdk.cluster.group_report import StreamQuery as StreamQuery
     from ariane_sdk.cluster.offset_resets import ResetTarget as ResetTarget
     from ariane_sdk.cluster.sinks import SinkDeleted as SinkDeleted
     from ariane_sdk.cluster.sinks import SinkMoved as SinkMoved

@@ -20,7 +20,22 @@ from ariane.broker.v1.group_service_pb2 import (
     UpdateConsumerGroupRequest,
 )
 from ariane.broker.v1.group_service_pb2_grpc import GroupServiceStub as BrokerGroupsStub
-from ariane_sdk import ClusterClient, Message, Producer, PushConsumer, ReceiveConsumer
+from ariane.broker.v1.offset_service_pb2 import (
+    STORE_RULE_MOVE,
+    QueueConsumerOffset,
+    StoreConsumerOffsetsRequest,
+)
+from ariane.broker.v1.offset_service_pb2_grpc import OffsetServiceStub
+from ariane_admin.commands.group.group_rows import group_row
+from ariane_admin.group_kinds import query_text
+from ariane_sdk import (
+    ClusterClient,
+    Message,
+    Producer,
+    PullConsumer,
+    PushConsumer,
+    ReceiveConsumer,
+)
 
 
 @pytest.fixture
@@ -100,6 +115,8 @@ async def test_backlogs_members_and_offsets_of_a_live_group(cluster, groups, adm
             group_pb.ListGroupMembersRequest(consumer_group="adm-crew")
         )
         [member] = members.members
+        listed = await groups.ListGroups(group_pb.ListGroupsRequest(name_prefix="adm-crew"))
+        assert [list(each.kinds) for each in listed.groups] == [[group_pb.GROUP_KIND_PUSH]]
         assert {q.topic for q in member.assignment} >= {work}
         state = await ClientServiceStub(admin).GetClientState(
             client_pb.GetClientStateRequest(client_id=member.member.client_id)
@@ -166,7 +183,31 @@ async def test_of_a_group_that_receives_is_told_what_is_in_hand_and_what_is_read
         assert lag.message_count == sums
         whole = await groups.GetGroup(group_pb.GetGroupRequest(consumer_group="adm-takers"))
         assert whole.group.receiving.delayed_count == 1
+        assert list(whole.group.kinds) == [group_pb.GROUP_KIND_RECEIVE]
     await groups.DeleteGroup(group_pb.DeleteGroupRequest(consumer_group="adm-takers"))
+
+
+async def test_a_stream_query_and_who_polls_beside_it_are_shown_as_what_they_are(
+    cluster, groups, work, browser
+):
+    async with (
+        PullConsumer(
+            cluster.name_servers, group="adm-kinds", subscriptions={work: "*"}, auto_commit=False
+        ),
+        aio.insecure_channel(cluster.brokers[0].address) as channel,
+    ):
+        store = OffsetServiceStub(channel).StoreConsumerOffsets
+        offset = QueueConsumerOffset(topic=work, queue_id=0, queue_offset=1, rule=STORE_RULE_MOVE)
+        told = StoreConsumerOffsetsRequest(
+            consumer_group="adm-kinds", offsets=[offset], stream_engine="Spark 4.3.0"
+        )
+        await store(told)
+        found = (await groups.GetGroup(group_pb.GetGroupRequest(consumer_group="adm-kinds"))).group
+        page = (await browser.get("/groups?prefix=adm-kinds")).text
+    assert group_row(found)["kind"] == ["pull", "Spark query"]
+    assert query_text(found).startswith("Spark 4.3.0 at 127.0.0.1:")
+    assert "pull, Spark query" in page
+    await groups.DeleteGroup(group_pb.DeleteGroupRequest(consumer_group="adm-kinds"))
 
 
 async def test_of_a_group_that_owns_queues_nobody_knows_what_is_in_hand(groups, admin, work):

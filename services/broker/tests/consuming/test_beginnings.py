@@ -10,6 +10,7 @@ from ariane.broker.v1 import offset_service_pb2 as offset_pb
 from ariane_broker.consuming.offset_changes import OffsetChanges, OffsetToStore, StoreRule
 from ariane_broker.groups.consumer_groups import ConsumerGroups, GroupConfig
 from ariane_broker.groups.consumer_offsets import ConsumerOffsets
+from ariane_broker.groups.stream_queries import StreamQueries
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.rpc.servicers.offset_servicer import OffsetServicer
 from ariane_broker.topics.topic_table import TopicConfig
@@ -61,6 +62,7 @@ class Place:
             standings=None,
             expired_counts=Counter(),
             deletion=None,
+            queries=StreamQueries(now_ms=lambda: 0),
         )
 
     async def _shared(self):

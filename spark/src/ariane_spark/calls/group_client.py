@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+from typing import Any, Final
+
+import pyspark
 
 from ariane.broker.v1 import offset_service_pb2 as offset_pb
 from ariane.broker.v1.offset_service_pb2_grpc import OffsetServiceStub
@@ -15,6 +17,8 @@ from ariane_spark.calls.channels import Channels
 from ariane_spark.calls.routes import Routes
 from ariane_spark.positions.offsets import Positions
 from ariane_wire import CallFailed
+
+_ENGINE: Final = f"Spark {pyspark.__version__}"
 
 
 class GroupClient:
@@ -64,6 +68,7 @@ class GroupClient:
         for broker_name, of_broker in _by_broker(positions).items():
             request = offset_pb.StoreConsumerOffsetsRequest(
                 consumer_group=group,
+                stream_engine=_ENGINE,
                 offsets=[
                     offset_pb.QueueConsumerOffset(
                         topic=queue.topic,

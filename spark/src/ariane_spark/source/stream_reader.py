@@ -97,7 +97,7 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._uncertain: Container[str] = ()
         self._standing: set[tuple[QueueRange, int]] = set()
         self._patience = Patience(options.trigger, monotonic)
-        self._progress = GroupProgress(options.commit_group)
+        self._progress = GroupProgress(options.commit_group, monotonic)
 
     def initialOffset(self) -> OffsetsJson:  # noqa: N802 - Spark's name.
         """The start of a new query; Spark calls this twice and must get the same answer."""

@@ -27,12 +27,13 @@ from ariane.admin.v1 import lag_service_pb2 as ariane_dot_admin_dot_v1_dot_lag__
 from ariane.admin.v1 import silent_broker_pb2 as ariane_dot_admin_dot_v1_dot_silent__broker__pb2
 from ariane.broker.v1 import client_service_pb2 as ariane_dot_broker_dot_v1_dot_client__service__pb2
 from ariane.broker.v1 import group_service_pb2 as ariane_dot_broker_dot_v1_dot_group__service__pb2
+from ariane.broker.v1 import offset_service_pb2 as ariane_dot_broker_dot_v1_dot_offset__service__pb2
 from ariane.common.v1 import access_pb2 as ariane_dot_common_dot_v1_dot_access__pb2
 from ariane.common.v1 import message_pb2 as ariane_dot_common_dot_v1_dot_message__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#ariane/admin/v1/group_service.proto\x12\x0f\x61riane.admin.v1\x1a%ariane/admin/v1/cluster_service.proto\x1a!ariane/admin/v1/lag_service.proto\x1a#ariane/admin/v1/silent_broker.proto\x1a%ariane/broker/v1/client_service.proto\x1a$ariane/broker/v1/group_service.proto\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1e\x61riane/common/v1/message.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x81\x03\n\x0c\x43lusterGroup\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x33\n\nplacements\x18\x02 \x03(\x0b\x32\x1f.ariane.admin.v1.GroupPlacement\x12\x0e\n\x06uneven\x18\x03 \x01(\x08\x12\x14\n\x0cmember_count\x18\x04 \x01(\x05\x12\x35\n\rconsume_model\x18\x05 \x01(\x0e\x32\x1e.ariane.broker.v1.ConsumeModel\x12\x19\n\x11lag_message_count\x18\x06 \x01(\x03\x12\x19\n\x11\x64\x65\x61\x64_letter_count\x18\x07 \x01(\x03\x12\x0e\n\x06topics\x18\x08 \x03(\t\x12\x35\n\x11oldest_store_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x33\n\treceiving\x18\n \x01(\x0b\x32 .ariane.admin.v1.ReceivingCounts\x12\x15\n\rexpired_count\x18\x0b \x01(\x03\"k\n\x0eGroupPlacement\x12\x14\n\x0c\x63luster_name\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12.\n\x05group\x18\x03 \x01(\x0b\x32\x1f.ariane.broker.v1.ConsumerGroup\"Z\n\x12\x43reateGroupRequest\x12.\n\x05group\x18\x01 \x01(\x0b\x32\x1f.ariane.broker.v1.ConsumerGroup\x12\x14\n\x0c\x63luster_name\x18\x02 \x01(\t\"u\n\x13\x43reateGroupResponse\x12,\n\x05group\x18\x01 \x01(\x0b\x32\x1d.ariane.admin.v1.ClusterGroup\x12\x30\n\x08outcomes\x18\x02 \x03(\x0b\x32\x1e.ariane.admin.v1.BrokerOutcome\")\n\x0fGetGroupRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\"w\n\x10GetGroupResponse\x12,\n\x05group\x18\x01 \x01(\x0b\x32\x1d.ariane.admin.v1.ClusterGroup\x12\x35\n\x0esilent_brokers\x18\x02 \x03(\x0b\x32\x1d.ariane.admin.v1.SilentBroker\"}\n\x11ListGroupsRequest\x12\x14\n\x0c\x63luster_name\x18\x01 \x01(\t\x12\x13\n\x0bname_prefix\x18\x02 \x01(\t\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\x12\x16\n\x0einclude_system\x18\x05 \x01(\x08\"\x93\x01\n\x12ListGroupsResponse\x12-\n\x06groups\x18\x01 \x03(\x0b\x32\x1d.ariane.admin.v1.ClusterGroup\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x35\n\x0esilent_brokers\x18\x03 \x03(\x0b\x32\x1d.ariane.admin.v1.SilentBroker\"a\n\x12UpdateGroupRequest\x12\x34\n\x05group\x18\x01 \x01(\x0b\x32%.ariane.broker.v1.ConsumerGroupChange\x12\x15\n\rallow_missing\x18\x02 \x01(\x08\"u\n\x13UpdateGroupResponse\x12,\n\x05group\x18\x01 \x01(\x0b\x32\x1d.ariane.admin.v1.ClusterGroup\x12\x30\n\x08outcomes\x18\x02 \x03(\x0b\x32\x1e.ariane.admin.v1.BrokerOutcome\"G\n\x12\x44\x65leteGroupRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x19\n\x11keep_dead_letters\x18\x02 \x01(\x08\"\x7f\n\x13\x44\x65leteGroupResponse\x12\x30\n\x08outcomes\x18\x01 \x03(\x0b\x32\x1e.ariane.admin.v1.BrokerOutcome\x12\x1b\n\x13retry_message_count\x18\x02 \x01(\x03\x12\x19\n\x11\x64\x65\x61\x64_letter_count\x18\x03 \x01(\x03\"X\n\x17ListGroupMembersRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"\xa0\x01\n\x18ListGroupMembersResponse\x12\x34\n\x07members\x18\x01 \x03(\x0b\x32#.ariane.admin.v1.ClusterGroupMember\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x35\n\x0esilent_brokers\x18\x03 \x03(\x0b\x32\x1d.ariane.admin.v1.SilentBroker\"\x8d\x01\n\x12\x43lusterGroupMember\x12-\n\x06member\x18\x01 \x01(\x0b\x32\x1d.ariane.broker.v1.GroupMember\x12\x14\n\x0c\x62roker_names\x18\x02 \x03(\t\x12\x32\n\nassignment\x18\x03 \x03(\x0b\x32\x1e.ariane.common.v1.MessageQueue\"a\n ListSubscriptionConflictsRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"\xae\x01\n!ListSubscriptionConflictsResponse\x12\x39\n\tconflicts\x18\x01 \x03(\x0b\x32&.ariane.broker.v1.SubscriptionConflict\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x35\n\x0esilent_brokers\x18\x03 \x03(\x0b\x32\x1d.ariane.admin.v1.SilentBroker\"\xed\x01\n\x18ResetGroupOffsetsRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x12\n\x08\x65\x61rliest\x18\x03 \x01(\x08H\x00\x12*\n\x04time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.TimestampH\x00\x12\x36\n\rqueue_offsets\x18\x05 \x01(\x0b\x32\x1d.ariane.admin.v1.QueueOffsetsH\x00\x12\x15\n\rvalidate_only\x18\x06 \x01(\x08\x12\x11\n\tonly_back\x18\x07 \x01(\x08\x42\x08\n\x06target\"B\n\x0cQueueOffsets\x12\x32\n\x07offsets\x18\x01 \x03(\x0b\x32!.ariane.admin.v1.GroupQueueOffset\"\xa3\x01\n\x10GroupQueueOffset\x12\x13\n\x0b\x62roker_name\x18\x01 \x01(\t\x12\x10\n\x08queue_id\x18\x02 \x01(\x05\x12\x14\n\x0cqueue_offset\x18\x03 \x01(\x03\x12\"\n\x15previous_queue_offset\x18\x04 \x01(\x03H\x00\x88\x01\x01\x12\x14\n\x0cmember_count\x18\x05 \x01(\x05\x42\x18\n\x16_previous_queue_offset\"\x81\x01\n\x19ResetGroupOffsetsResponse\x12\x32\n\x07offsets\x18\x01 \x03(\x0b\x32!.ariane.admin.v1.GroupQueueOffset\x12\x30\n\x08outcomes\x18\x02 \x03(\x0b\x32\x1e.ariane.admin.v1.BrokerOutcome\"`\n\x18\x43loneGroupOffsetsRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x1d\n\x15target_consumer_group\x18\x02 \x01(\t\x12\r\n\x05topic\x18\x03 \x01(\t\"\x81\x01\n\x19\x43loneGroupOffsetsResponse\x12\x32\n\x07offsets\x18\x01 \x03(\x0b\x32!.ariane.admin.v1.GroupQueueOffset\x12\x30\n\x08outcomes\x18\x02 \x03(\x0b\x32\x1e.ariane.admin.v1.BrokerOutcome\"Y\n\x19\x44\x65leteGroupOffsetsRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x15\n\rvalidate_only\x18\x03 \x01(\x08\"\x82\x01\n\x1a\x44\x65leteGroupOffsetsResponse\x12\x32\n\x07offsets\x18\x01 \x03(\x0b\x32!.ariane.admin.v1.GroupQueueOffset\x12\x30\n\x08outcomes\x18\x02 \x03(\x0b\x32\x1e.ariane.admin.v1.BrokerOutcome2\x97\x0b\n\x0cGroupService\x12z\n\x0b\x43reateGroup\x12#.ariane.admin.v1.CreateGroupRequest\x1a$.ariane.admin.v1.CreateGroupResponse\" \xca\xf3\x18\x1c\n\x1a\x08\x04\x10\x03\x1a\x14group.consumer_group\x12k\n\x08GetGroup\x12 .ariane.admin.v1.GetGroupRequest\x1a!.ariane.admin.v1.GetGroupResponse\"\x1a\xca\xf3\x18\x16\n\x14\x08\x07\x10\x03\x1a\x0e\x63onsumer_group\x12z\n\nListGroups\x12\".ariane.admin.v1.ListGroupsRequest\x1a#.ariane.admin.v1.ListGroupsResponse\"#\xca\xf3\x18\x1f\n\x1d\x08\x07\x10\x03\x1a\x15groups.consumer_group \x04\x12\x82\x01\n\x0bUpdateGroup\x12#.ariane.admin.v1.UpdateGroupRequest\x1a$.ariane.admin.v1.UpdateGroupResponse\"(\xca\xf3\x18$\n\x1a\x08\x05\x10\x03\x1a\x14group.consumer_group\n\x06\x08\x04\x10\x03 \x03\x12t\n\x0b\x44\x65leteGroup\x12#.ariane.admin.v1.DeleteGroupRequest\x1a$.ariane.admin.v1.DeleteGroupResponse\"\x1a\xca\xf3\x18\x16\n\x14\x08\x06\x10\x03\x1a\x0e\x63onsumer_group\x12\x83\x01\n\x10ListGroupMembers\x12(.ariane.admin.v1.ListGroupMembersRequest\x1a).ariane.admin.v1.ListGroupMembersResponse\"\x1a\xca\xf3\x18\x16\n\x14\x08\x07\x10\x03\x1a\x0e\x63onsumer_group\x12\xc2\x01\n\x19ListSubscriptionConflicts\x12\x31.ariane.admin.v1.ListSubscriptionConflictsRequest\x1a\x32.ariane.admin.v1.ListSubscriptionConflictsResponse\">\xca\xf3\x18:\n\x16\x08\x07\x10\x03\x1a\x0e\x63onsumer_group(\x01\n \x08\x07\x10\x03\x1a\x18\x63onflicts.consumer_group \x04\x12\x93\x01\n\x11ResetGroupOffsets\x12).ariane.admin.v1.ResetGroupOffsetsRequest\x1a*.ariane.admin.v1.ResetGroupOffsetsResponse\"\'\xca\xf3\x18#\n\x14\x08\x05\x10\x03\x1a\x0e\x63onsumer_group\n\x0b\x08\x07\x10\x02\x1a\x05topic\x12\xac\x01\n\x11\x43loneGroupOffsets\x12).ariane.admin.v1.CloneGroupOffsetsRequest\x1a*.ariane.admin.v1.CloneGroupOffsetsResponse\"@\xca\xf3\x18<\n+\x08\x05\x10\x03\x1a\x0e\x63onsumer_group\x1a\x15target_consumer_group\n\r\x08\x07\x10\x02\x1a\x05topic(\x01\x12\x96\x01\n\x12\x44\x65leteGroupOffsets\x12*.ariane.admin.v1.DeleteGroupOffsetsRequest\x1a+.ariane.admin.v1.DeleteGroupOffsetsResponse\"\'\xca\xf3\x18#\n\x14\x08\x05\x10\x03\x1a\x0e\x63onsumer_group\n\x0b\x08\x07\x10\x02\x1a\x05topicB>\n\x12mq.ariane.admin.v1P\x01Z&ariane.mq/go/arianepb/admin/v1;adminv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#ariane/admin/v1/group_service.proto\x12\x0f\x61riane.admin.v1\x1a%ariane/admin/v1/cluster_service.proto\x1a!ariane/admin/v1/lag_service.proto\x1a#ariane/admin/v1/silent_broker.proto\x1a%ariane/broker/v1/client_service.proto\x1a$ariane/broker/v1/group_service.proto\x1a%ariane/broker/v1/offset_service.proto\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1e\x61riane/common/v1/message.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xbf\x03\n\x0c\x43lusterGroup\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x33\n\nplacements\x18\x02 \x03(\x0b\x32\x1f.ariane.admin.v1.GroupPlacement\x12\x0e\n\x06uneven\x18\x03 \x01(\x08\x12\x14\n\x0cmember_count\x18\x04 \x01(\x05\x12\x19\n\x11lag_message_count\x18\x06 \x01(\x03\x12\x19\n\x11\x64\x65\x61\x64_letter_count\x18\x07 \x01(\x03\x12\x0e\n\x06topics\x18\x08 \x03(\t\x12\x35\n\x11oldest_store_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x33\n\treceiving\x18\n \x01(\x0b\x32 .ariane.admin.v1.ReceivingCounts\x12\x15\n\rexpired_count\x18\x0b \x01(\x03\x12\x33\n\x0cstream_query\x18\x0c \x01(\x0b\x32\x1d.ariane.broker.v1.StreamQuery\x12)\n\x05kinds\x18\r \x03(\x0e\x32\x1a.ariane.admin.v1.GroupKindJ\x04\x08\x05\x10\x06R\rconsume_model\"k\n\x0eGroupPlacement\x12\x14\n\x0c\x63luster_name\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12.\n\x05group\x18\x03 \x01(\x0b\x32\x1f.ariane.broker.v1.ConsumerGroup\"Z\n\x12\x43reateGroupRequest\x12.\n\x05group\x18\x01 \x01(\x0b\x32\x1f.ariane.broker.v1.ConsumerGroup\x12\x14\n\x0c\x63luster_name\x18\x02 \x01(\t\"u\n\x13\x43reateGroupResponse\x12,\n\x05group\x18\x01 \x01(\x0b\x32\x1d.ariane.admin.v1.ClusterGroup\x12\x30\n\x08outcomes\x18\x02 \x03(\x0b\x32\x1e.ariane.admin.v1.BrokerOutcome\")\n\x0fGetGroupRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\"w\n\x10GetGroupResponse\x12,\n\x05group\x18\x01 \x01(\x0b\x32\x1d.ariane.admin.v1.ClusterGroup\x12\x35\n\x0esilent_brokers\x18\x02 \x03(\x0b\x32\x1d.ariane.admin.v1.SilentBroker\"}\n\x11ListGroupsRequest\x12\x14\n\x0c\x63luster_name\x18\x01 \x01(\t\x12\x13\n\x0bname_prefix\x18\x02 \x01(\t\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\x12\x16\n\x0einclude_system\x18\x05 \x01(\x08\"\x93\x01\n\x12ListGroupsResponse\x12-\n\x06groups\x18\x01 \x03(\x0b\x32\x1d.ariane.admin.v1.ClusterGroup\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x35\n\x0esilent_brokers\x18\x03 \x03(\x0b\x32\x1d.ariane.admin.v1.SilentBroker\"a\n\x12UpdateGroupRequest\x12\x34\n\x05group\x18\x01 \x01(\x0b\x32%.ariane.broker.v1.ConsumerGroupChange\x12\x15\n\rallow_missing\x18\x02 \x01(\x08\"u\n\x13UpdateGroupResponse\x12,\n\x05group\x18\x01 \x01(\x0b\x32\x1d.ariane.admin.v1.ClusterGroup\x12\x30\n\x08outcomes\x18\x02 \x03(\x0b\x32\x1e.ariane.admin.v1.BrokerOutcome\"G\n\x12\x44\x65leteGroupRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x19\n\x11keep_dead_letters\x18\x02 \x01(\x08\"\x7f\n\x13\x44\x65leteGroupResponse\x12\x30\n\x08outcomes\x18\x01 \x03(\x0b\x32\x1e.ariane.admin.v1.BrokerOutcome\x12\x1b\n\x13retry_message_count\x18\x02 \x01(\x03\x12\x19\n\x11\x64\x65\x61\x64_letter_count\x18\x03 \x01(\x03\"X\n\x17ListGroupMembersRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"\xa0\x01\n\x18ListGroupMembersResponse\x12\x34\n\x07members\x18\x01 \x03(\x0b\x32#.ariane.admin.v1.ClusterGroupMember\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x35\n\x0esilent_brokers\x18\x03 \x03(\x0b\x32\x1d.ariane.admin.v1.SilentBroker\"\x8d\x01\n\x12\x43lusterGroupMember\x12-\n\x06member\x18\x01 \x01(\x0b\x32\x1d.ariane.broker.v1.GroupMember\x12\x14\n\x0c\x62roker_names\x18\x02 \x03(\t\x12\x32\n\nassignment\x18\x03 \x03(\x0b\x32\x1e.ariane.common.v1.MessageQueue\"a\n ListSubscriptionConflictsRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"\xae\x01\n!ListSubscriptionConflictsResponse\x12\x39\n\tconflicts\x18\x01 \x03(\x0b\x32&.ariane.broker.v1.SubscriptionConflict\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x35\n\x0esilent_brokers\x18\x03 \x03(\x0b\x32\x1d.ariane.admin.v1.SilentBroker\"\xed\x01\n\x18ResetGroupOffsetsRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x12\n\x08\x65\x61rliest\x18\x03 \x01(\x08H\x00\x12*\n\x04time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.TimestampH\x00\x12\x36\n\rqueue_offsets\x18\x05 \x01(\x0b\x32\x1d.ariane.admin.v1.QueueOffsetsH\x00\x12\x15\n\rvalidate_only\x18\x06 \x01(\x08\x12\x11\n\tonly_back\x18\x07 \x01(\x08\x42\x08\n\x06target\"B\n\x0cQueueOffsets\x12\x32\n\x07offsets\x18\x01 \x03(\x0b\x32!.ariane.admin.v1.GroupQueueOffset\"\xa3\x01\n\x10GroupQueueOffset\x12\x13\n\x0b\x62roker_name\x18\x01 \x01(\t\x12\x10\n\x08queue_id\x18\x02 \x01(\x05\x12\x14\n\x0cqueue_offset\x18\x03 \x01(\x03\x12\"\n\x15previous_queue_offset\x18\x04 \x01(\x03H\x00\x88\x01\x01\x12\x14\n\x0cmember_count\x18\x05 \x01(\x05\x42\x18\n\x16_previous_queue_offset\"\x81\x01\n\x19ResetGroupOffsetsResponse\x12\x32\n\x07offsets\x18\x01 \x03(\x0b\x32!.ariane.admin.v1.GroupQueueOffset\x12\x30\n\x08outcomes\x18\x02 \x03(\x0b\x32\x1e.ariane.admin.v1.BrokerOutcome\"`\n\x18\x43loneGroupOffsetsRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x1d\n\x15target_consumer_group\x18\x02 \x01(\t\x12\r\n\x05topic\x18\x03 \x01(\t\"\x81\x01\n\x19\x43loneGroupOffsetsResponse\x12\x32\n\x07offsets\x18\x01 \x03(\x0b\x32!.ariane.admin.v1.GroupQueueOffset\x12\x30\n\x08outcomes\x18\x02 \x03(\x0b\x32\x1e.ariane.admin.v1.BrokerOutcome\"Y\n\x19\x44\x65leteGroupOffsetsRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x15\n\rvalidate_only\x18\x03 \x01(\x08\"\x82\x01\n\x1a\x44\x65leteGroupOffsetsResponse\x12\x32\n\x07offsets\x18\x01 \x03(\x0b\x32!.ariane.admin.v1.GroupQueueOffset\x12\x30\n\x08outcomes\x18\x02 \x03(\x0b\x32\x1e.ariane.admin.v1.BrokerOutcome*\xa0\x01\n\tGroupKind\x12\x1a\n\x16GROUP_KIND_UNSPECIFIED\x10\x00\x12\x13\n\x0fGROUP_KIND_PUSH\x10\x01\x12\x13\n\x0fGROUP_KIND_PULL\x10\x02\x12\x16\n\x12GROUP_KIND_RECEIVE\x10\x03\x12\x18\n\x14GROUP_KIND_BROADCAST\x10\x04\x12\x1b\n\x17GROUP_KIND_STREAM_QUERY\x10\x05\x32\x97\x0b\n\x0cGroupService\x12z\n\x0b\x43reateGroup\x12#.ariane.admin.v1.CreateGroupRequest\x1a$.ariane.admin.v1.CreateGroupResponse\" \xca\xf3\x18\x1c\n\x1a\x08\x04\x10\x03\x1a\x14group.consumer_group\x12k\n\x08GetGroup\x12 .ariane.admin.v1.GetGroupRequest\x1a!.ariane.admin.v1.GetGroupResponse\"\x1a\xca\xf3\x18\x16\n\x14\x08\x07\x10\x03\x1a\x0e\x63onsumer_group\x12z\n\nListGroups\x12\".ariane.admin.v1.ListGroupsRequest\x1a#.ariane.admin.v1.ListGroupsResponse\"#\xca\xf3\x18\x1f\n\x1d\x08\x07\x10\x03\x1a\x15groups.consumer_group \x04\x12\x82\x01\n\x0bUpdateGroup\x12#.ariane.admin.v1.UpdateGroupRequest\x1a$.ariane.admin.v1.UpdateGroupResponse\"(\xca\xf3\x18$\n\x1a\x08\x05\x10\x03\x1a\x14group.consumer_group\n\x06\x08\x04\x10\x03 \x03\x12t\n\x0b\x44\x65leteGroup\x12#.ariane.admin.v1.DeleteGroupRequest\x1a$.ariane.admin.v1.DeleteGroupResponse\"\x1a\xca\xf3\x18\x16\n\x14\x08\x06\x10\x03\x1a\x0e\x63onsumer_group\x12\x83\x01\n\x10ListGroupMembers\x12(.ariane.admin.v1.ListGroupMembersRequest\x1a).ariane.admin.v1.ListGroupMembersResponse\"\x1a\xca\xf3\x18\x16\n\x14\x08\x07\x10\x03\x1a\x0e\x63onsumer_group\x12\xc2\x01\n\x19ListSubscriptionConflicts\x12\x31.ariane.admin.v1.ListSubscriptionConflictsRequest\x1a\x32.ariane.admin.v1.ListSubscriptionConflictsResponse\">\xca\xf3\x18:\n\x16\x08\x07\x10\x03\x1a\x0e\x63onsumer_group(\x01\n \x08\x07\x10\x03\x1a\x18\x63onflicts.consumer_group \x04\x12\x93\x01\n\x11ResetGroupOffsets\x12).ariane.admin.v1.ResetGroupOffsetsRequest\x1a*.ariane.admin.v1.ResetGroupOffsetsResponse\"\'\xca\xf3\x18#\n\x14\x08\x05\x10\x03\x1a\x0e\x63onsumer_group\n\x0b\x08\x07\x10\x02\x1a\x05topic\x12\xac\x01\n\x11\x43loneGroupOffsets\x12).ariane.admin.v1.CloneGroupOffsetsRequest\x1a*.ariane.admin.v1.CloneGroupOffsetsResponse\"@\xca\xf3\x18<\n+\x08\x05\x10\x03\x1a\x0e\x63onsumer_group\x1a\x15target_consumer_group\n\r\x08\x07\x10\x02\x1a\x05topic(\x01\x12\x96\x01\n\x12\x44\x65leteGroupOffsets\x12*.ariane.admin.v1.DeleteGroupOffsetsRequest\x1a+.ariane.admin.v1.DeleteGroupOffsetsResponse\"\'\xca\xf3\x18#\n\x14\x08\x05\x10\x03\x1a\x0e\x63onsumer_group\n\x0b\x08\x07\x10\x02\x1a\x05topicB>\n\x12mq.ariane.admin.v1P\x01Z&ariane.mq/go/arianepb/admin/v1;adminv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -60,56 +61,58 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GROUPSERVICE'].methods_by_name['CloneGroupOffsets']._serialized_options = b'\312\363\030<\n+\010\005\020\003\032\016consumer_group\032\025target_consumer_group\n\r\010\007\020\002\032\005topic(\001'
   _globals['_GROUPSERVICE'].methods_by_name['DeleteGroupOffsets']._loaded_options = None
   _globals['_GROUPSERVICE'].methods_by_name['DeleteGroupOffsets']._serialized_options = b'\312\363\030#\n\024\010\005\020\003\032\016consumer_group\n\013\010\007\020\002\032\005topic'
-  _globals['_CLUSTERGROUP']._serialized_start=341
-  _globals['_CLUSTERGROUP']._serialized_end=726
-  _globals['_GROUPPLACEMENT']._serialized_start=728
-  _globals['_GROUPPLACEMENT']._serialized_end=835
-  _globals['_CREATEGROUPREQUEST']._serialized_start=837
-  _globals['_CREATEGROUPREQUEST']._serialized_end=927
-  _globals['_CREATEGROUPRESPONSE']._serialized_start=929
-  _globals['_CREATEGROUPRESPONSE']._serialized_end=1046
-  _globals['_GETGROUPREQUEST']._serialized_start=1048
-  _globals['_GETGROUPREQUEST']._serialized_end=1089
-  _globals['_GETGROUPRESPONSE']._serialized_start=1091
-  _globals['_GETGROUPRESPONSE']._serialized_end=1210
-  _globals['_LISTGROUPSREQUEST']._serialized_start=1212
-  _globals['_LISTGROUPSREQUEST']._serialized_end=1337
-  _globals['_LISTGROUPSRESPONSE']._serialized_start=1340
-  _globals['_LISTGROUPSRESPONSE']._serialized_end=1487
-  _globals['_UPDATEGROUPREQUEST']._serialized_start=1489
-  _globals['_UPDATEGROUPREQUEST']._serialized_end=1586
-  _globals['_UPDATEGROUPRESPONSE']._serialized_start=1588
-  _globals['_UPDATEGROUPRESPONSE']._serialized_end=1705
-  _globals['_DELETEGROUPREQUEST']._serialized_start=1707
-  _globals['_DELETEGROUPREQUEST']._serialized_end=1778
-  _globals['_DELETEGROUPRESPONSE']._serialized_start=1780
-  _globals['_DELETEGROUPRESPONSE']._serialized_end=1907
-  _globals['_LISTGROUPMEMBERSREQUEST']._serialized_start=1909
-  _globals['_LISTGROUPMEMBERSREQUEST']._serialized_end=1997
-  _globals['_LISTGROUPMEMBERSRESPONSE']._serialized_start=2000
-  _globals['_LISTGROUPMEMBERSRESPONSE']._serialized_end=2160
-  _globals['_CLUSTERGROUPMEMBER']._serialized_start=2163
-  _globals['_CLUSTERGROUPMEMBER']._serialized_end=2304
-  _globals['_LISTSUBSCRIPTIONCONFLICTSREQUEST']._serialized_start=2306
-  _globals['_LISTSUBSCRIPTIONCONFLICTSREQUEST']._serialized_end=2403
-  _globals['_LISTSUBSCRIPTIONCONFLICTSRESPONSE']._serialized_start=2406
-  _globals['_LISTSUBSCRIPTIONCONFLICTSRESPONSE']._serialized_end=2580
-  _globals['_RESETGROUPOFFSETSREQUEST']._serialized_start=2583
-  _globals['_RESETGROUPOFFSETSREQUEST']._serialized_end=2820
-  _globals['_QUEUEOFFSETS']._serialized_start=2822
-  _globals['_QUEUEOFFSETS']._serialized_end=2888
-  _globals['_GROUPQUEUEOFFSET']._serialized_start=2891
-  _globals['_GROUPQUEUEOFFSET']._serialized_end=3054
-  _globals['_RESETGROUPOFFSETSRESPONSE']._serialized_start=3057
-  _globals['_RESETGROUPOFFSETSRESPONSE']._serialized_end=3186
-  _globals['_CLONEGROUPOFFSETSREQUEST']._serialized_start=3188
-  _globals['_CLONEGROUPOFFSETSREQUEST']._serialized_end=3284
-  _globals['_CLONEGROUPOFFSETSRESPONSE']._serialized_start=3287
-  _globals['_CLONEGROUPOFFSETSRESPONSE']._serialized_end=3416
-  _globals['_DELETEGROUPOFFSETSREQUEST']._serialized_start=3418
-  _globals['_DELETEGROUPOFFSETSREQUEST']._serialized_end=3507
-  _globals['_DELETEGROUPOFFSETSRESPONSE']._serialized_start=3510
-  _globals['_DELETEGROUPOFFSETSRESPONSE']._serialized_end=3640
-  _globals['_GROUPSERVICE']._serialized_start=3643
-  _globals['_GROUPSERVICE']._serialized_end=5074
+  _globals['_GROUPKIND']._serialized_start=3744
+  _globals['_GROUPKIND']._serialized_end=3904
+  _globals['_CLUSTERGROUP']._serialized_start=380
+  _globals['_CLUSTERGROUP']._serialized_end=827
+  _globals['_GROUPPLACEMENT']._serialized_start=829
+  _globals['_GROUPPLACEMENT']._serialized_end=936
+  _globals['_CREATEGROUPREQUEST']._serialized_start=938
+  _globals['_CREATEGROUPREQUEST']._serialized_end=1028
+  _globals['_CREATEGROUPRESPONSE']._serialized_start=1030
+  _globals['_CREATEGROUPRESPONSE']._serialized_end=1147
+  _globals['_GETGROUPREQUEST']._serialized_start=1149
+  _globals['_GETGROUPREQUEST']._serialized_end=1190
+  _globals['_GETGROUPRESPONSE']._serialized_start=1192
+  _globals['_GETGROUPRESPONSE']._serialized_end=1311
+  _globals['_LISTGROUPSREQUEST']._serialized_start=1313
+  _globals['_LISTGROUPSREQUEST']._serialized_end=1438
+  _globals['_LISTGROUPSRESPONSE']._serialized_start=1441
+  _globals['_LISTGROUPSRESPONSE']._serialized_end=1588
+  _globals['_UPDATEGROUPREQUEST']._serialized_start=1590
+  _globals['_UPDATEGROUPREQUEST']._serialized_end=1687
+  _globals['_UPDATEGROUPRESPONSE']._serialized_start=1689
+  _globals['_UPDATEGROUPRESPONSE']._serialized_end=1806
+  _globals['_DELETEGROUPREQUEST']._serialized_start=1808
+  _globals['_DELETEGROUPREQUEST']._serialized_end=1879
+  _globals['_DELETEGROUPRESPONSE']._serialized_start=1881
+  _globals['_DELETEGROUPRESPONSE']._serialized_end=2008
+  _globals['_LISTGROUPMEMBERSREQUEST']._serialized_start=2010
+  _globals['_LISTGROUPMEMBERSREQUEST']._serialized_end=2098
+  _globals['_LISTGROUPMEMBERSRESPONSE']._serialized_start=2101
+  _globals['_LISTGROUPMEMBERSRESPONSE']._serialized_end=2261
+  _globals['_CLUSTERGROUPMEMBER']._serialized_start=2264
+  _globals['_CLUSTERGROUPMEMBER']._serialized_end=2405
+  _globals['_LISTSUBSCRIPTIONCONFLICTSREQUEST']._serialized_start=2407
+  _globals['_LISTSUBSCRIPTIONCONFLICTSREQUEST']._serialized_end=2504
+  _globals['_LISTSUBSCRIPTIONCONFLICTSRESPONSE']._serialized_start=2507
+  _globals['_LISTSUBSCRIPTIONCONFLICTSRESPONSE']._serialized_end=2681
+  _globals['_RESETGROUPOFFSETSREQUEST']._serialized_start=2684
+  _globals['_RESETGROUPOFFSETSREQUEST']._serialized_end=2921
+  _globals['_QUEUEOFFSETS']._serialized_start=2923
+  _globals['_QUEUEOFFSETS']._serialized_end=2989
+  _globals['_GROUPQUEUEOFFSET']._serialized_start=2992
+  _globals['_GROUPQUEUEOFFSET']._serialized_end=3155
+  _globals['_RESETGROUPOFFSETSRESPONSE']._serialized_start=3158
+  _globals['_RESETGROUPOFFSETSRESPONSE']._serialized_end=3287
+  _globals['_CLONEGROUPOFFSETSREQUEST']._serialized_start=3289
+  _globals['_CLONEGROUPOFFSETSREQUEST']._serialized_end=3385
+  _globals['_CLONEGROUPOFFSETSRESPONSE']._serialized_start=3388
+  _globals['_CLONEGROUPOFFSETSRESPONSE']._serialized_end=3517
+  _globals['_DELETEGROUPOFFSETSREQUEST']._serialized_start=3519
+  _globals['_DELETEGROUPOFFSETSREQUEST']._serialized_end=3608
+  _globals['_DELETEGROUPOFFSETSRESPONSE']._serialized_start=3611
+  _globals['_DELETEGROUPOFFSETSRESPONSE']._serialized_end=3741
+  _globals['_GROUPSERVICE']._serialized_start=3907
+  _globals['_GROUPSERVICE']._serialized_end=5338
 # @@protoc_insertion_point(module_scope)

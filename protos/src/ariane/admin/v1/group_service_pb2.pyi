@@ -8,12 +8,14 @@ from ariane.admin.v1 import lag_service_pb2 as _lag_service_pb2
 from ariane.admin.v1 import silent_broker_pb2 as _silent_broker_pb2
 from ariane.broker.v1 import client_service_pb2 as _client_service_pb2
 from ariane.broker.v1 import group_service_pb2 as _group_service_pb2
+from ariane.broker.v1 import offset_service_pb2 as _offset_service_pb2
 from ariane.common.v1 import message_pb2 as _message_pb2
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -25,6 +27,42 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _GroupKind:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _GroupKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_GroupKind.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    GROUP_KIND_UNSPECIFIED: _GroupKind.ValueType  # 0
+    """Unknown."""
+    GROUP_KIND_PUSH: _GroupKind.ValueType  # 1
+    """Members own queues, and their listeners get the messages."""
+    GROUP_KIND_PULL: _GroupKind.ValueType  # 2
+    """Members own queues, and poll for the messages."""
+    GROUP_KIND_RECEIVE: _GroupKind.ValueType  # 3
+    """Members own no queues: see ReceiveService."""
+    GROUP_KIND_BROADCAST: _GroupKind.ValueType  # 4
+    """Every member gets each message."""
+    GROUP_KIND_STREAM_QUERY: _GroupKind.ValueType  # 5
+    """A stream query shows its progress by the group's offsets; it is no member."""
+
+class GroupKind(_GroupKind, metaclass=_GroupKindEnumTypeWrapper):
+    """How a group consumes."""
+
+GROUP_KIND_UNSPECIFIED: GroupKind.ValueType  # 0
+"""Unknown."""
+GROUP_KIND_PUSH: GroupKind.ValueType  # 1
+"""Members own queues, and their listeners get the messages."""
+GROUP_KIND_PULL: GroupKind.ValueType  # 2
+"""Members own queues, and poll for the messages."""
+GROUP_KIND_RECEIVE: GroupKind.ValueType  # 3
+"""Members own no queues: see ReceiveService."""
+GROUP_KIND_BROADCAST: GroupKind.ValueType  # 4
+"""Every member gets each message."""
+GROUP_KIND_STREAM_QUERY: GroupKind.ValueType  # 5
+"""A stream query shows its progress by the group's offsets; it is no member."""
+Global___GroupKind: _TypeAlias = GroupKind  # noqa: Y015
+
 @_typing.final
 class ClusterGroup(_message.Message):
     """A consumer group across brokers."""
@@ -35,21 +73,20 @@ class ClusterGroup(_message.Message):
     PLACEMENTS_FIELD_NUMBER: _builtins.int
     UNEVEN_FIELD_NUMBER: _builtins.int
     MEMBER_COUNT_FIELD_NUMBER: _builtins.int
-    CONSUME_MODEL_FIELD_NUMBER: _builtins.int
     LAG_MESSAGE_COUNT_FIELD_NUMBER: _builtins.int
     DEAD_LETTER_COUNT_FIELD_NUMBER: _builtins.int
     TOPICS_FIELD_NUMBER: _builtins.int
     OLDEST_STORE_TIME_FIELD_NUMBER: _builtins.int
     RECEIVING_FIELD_NUMBER: _builtins.int
     EXPIRED_COUNT_FIELD_NUMBER: _builtins.int
+    STREAM_QUERY_FIELD_NUMBER: _builtins.int
+    KINDS_FIELD_NUMBER: _builtins.int
     consumer_group: _builtins.str
     """The name."""
     uneven: _builtins.bool
     """Whether the settings differ between brokers in more than their version."""
     member_count: _builtins.int
     """Live members."""
-    consume_model: _client_service_pb2.ConsumeModel.ValueType
-    """How its members share messages."""
     lag_message_count: _builtins.int
     """Messages that it has not consumed yet, summed over topics."""
     dead_letter_count: _builtins.int
@@ -76,6 +113,16 @@ class ClusterGroup(_message.Message):
         queues.
         """
 
+    @_builtins.property
+    def stream_query(self) -> _offset_service_pb2.StreamQuery:
+        """The stream query whose progress its offsets show, as far as brokers have heard of one; of
+        several, the one that was heard of last.
+        """
+
+    @_builtins.property
+    def kinds(self) -> _containers.RepeatedScalarFieldContainer[Global___GroupKind.ValueType]:
+        """How it consumes, by its live members and its stream query, ascending; empty while it has none."""
+
     def __init__(
         self,
         *,
@@ -83,17 +130,18 @@ class ClusterGroup(_message.Message):
         placements: _abc.Iterable[Global___GroupPlacement] | None = ...,
         uneven: _builtins.bool = ...,
         member_count: _builtins.int = ...,
-        consume_model: _client_service_pb2.ConsumeModel.ValueType = ...,
         lag_message_count: _builtins.int = ...,
         dead_letter_count: _builtins.int = ...,
         topics: _abc.Iterable[_builtins.str] | None = ...,
         oldest_store_time: _timestamp_pb2.Timestamp | None = ...,
         receiving: _lag_service_pb2.ReceivingCounts | None = ...,
         expired_count: _builtins.int = ...,
+        stream_query: _offset_service_pb2.StreamQuery | None = ...,
+        kinds: _abc.Iterable[Global___GroupKind.ValueType] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["oldest_store_time", b"oldest_store_time", "receiving", b"receiving"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["oldest_store_time", b"oldest_store_time", "receiving", b"receiving", "stream_query", b"stream_query"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["consume_model", b"consume_model", "consumer_group", b"consumer_group", "dead_letter_count", b"dead_letter_count", "expired_count", b"expired_count", "lag_message_count", b"lag_message_count", "member_count", b"member_count", "oldest_store_time", b"oldest_store_time", "placements", b"placements", "receiving", b"receiving", "topics", b"topics", "uneven", b"uneven"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["consumer_group", b"consumer_group", "dead_letter_count", b"dead_letter_count", "expired_count", b"expired_count", "kinds", b"kinds", "lag_message_count", b"lag_message_count", "member_count", b"member_count", "oldest_store_time", b"oldest_store_time", "placements", b"placements", "receiving", b"receiving", "stream_query", b"stream_query", "topics", b"topics", "uneven", b"uneven"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -290,6 +290,7 @@ class Membership(_message.Message):
     ZONE_FIELD_NUMBER: _builtins.int
     OWNED_QUEUES_FIELD_NUMBER: _builtins.int
     KEEP_FIELD_NUMBER: _builtins.int
+    POLLS_FIELD_NUMBER: _builtins.int
     consumer_group: _builtins.str
     """The group."""
     model: Global___ConsumeModel.ValueType
@@ -300,6 +301,8 @@ class Membership(_message.Message):
     """The strategy by which the members share queues, such as "averaging". All must say the same."""
     zone: _builtins.str
     """The member's machine room or zone. May be empty."""
+    polls: _builtins.bool
+    """Whether the application polls for messages; otherwise the client brings them to a listener."""
     @_builtins.property
     def subscriptions(self) -> _containers.RepeatedCompositeFieldContainer[_subscription_pb2.Subscription]:
         """What the group wants; all members must say the same."""
@@ -325,10 +328,11 @@ class Membership(_message.Message):
         zone: _builtins.str = ...,
         owned_queues: _abc.Iterable[Global___OwnedQueues] | None = ...,
         keep: _duration_pb2.Duration | None = ...,
+        polls: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["keep", b"keep"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["consumer_group", b"consumer_group", "keep", b"keep", "model", b"model", "ordered", b"ordered", "owned_queues", b"owned_queues", "strategy", b"strategy", "subscriptions", b"subscriptions", "zone", b"zone"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["consumer_group", b"consumer_group", "keep", b"keep", "model", b"model", "ordered", b"ordered", "owned_queues", b"owned_queues", "polls", b"polls", "strategy", b"strategy", "subscriptions", b"subscriptions", "zone", b"zone"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

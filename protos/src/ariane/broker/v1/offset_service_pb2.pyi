@@ -241,6 +241,7 @@ class StoreConsumerOffsetsRequest(_message.Message):
     CLIENT_ID_FIELD_NUMBER: _builtins.int
     OFFSETS_FIELD_NUMBER: _builtins.int
     DURABLE_FIELD_NUMBER: _builtins.int
+    STREAM_ENGINE_FIELD_NUMBER: _builtins.int
     consumer_group: _builtins.str
     """The group."""
     client_id: _builtins.str
@@ -249,6 +250,10 @@ class StoreConsumerOffsetsRequest(_message.Message):
     """Whether to answer only once the offsets are forced to disk. With BEGIN and MOVE, all brokers in
     sync must have them, too, where they acknowledge messages (REPLICATION_UNCONFIRMED if that
     takes too long); what a failover loses of others is consumed again.
+    """
+    stream_engine: _builtins.str
+    """The stream processor that stores them, such as "Spark 4.3.0", where it is no member and reads
+    by positions of its own. At most 64 characters.
     """
     @_builtins.property
     def offsets(self) -> _containers.RepeatedCompositeFieldContainer[Global___QueueConsumerOffset]:
@@ -261,10 +266,11 @@ class StoreConsumerOffsetsRequest(_message.Message):
         client_id: _builtins.str = ...,
         offsets: _abc.Iterable[Global___QueueConsumerOffset] | None = ...,
         durable: _builtins.bool = ...,
+        stream_engine: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id", "consumer_group", b"consumer_group", "durable", b"durable", "offsets", b"offsets"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id", "consumer_group", b"consumer_group", "durable", b"durable", "offsets", b"offsets", "stream_engine", b"stream_engine"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -646,6 +652,7 @@ class ConsumerLag(_message.Message):
     DELAYED_COUNT_FIELD_NUMBER: _builtins.int
     RECEIVING_FIELD_NUMBER: _builtins.int
     EXPIRED_COUNT_FIELD_NUMBER: _builtins.int
+    STREAM_QUERY_FIELD_NUMBER: _builtins.int
     consumer_group: _builtins.str
     """The group."""
     topic: _builtins.str
@@ -682,6 +689,12 @@ class ConsumerLag(_message.Message):
     def oldest_store_time(self) -> _timestamp_pb2.Timestamp:
         """When the oldest message not consumed yet was stored; absent without a backlog."""
 
+    @_builtins.property
+    def stream_query(self) -> Global___StreamQuery:
+        """The stream query that last stored offsets of the group, if one did within a day and since the
+        broker's start. It is no member.
+        """
+
     def __init__(
         self,
         *,
@@ -699,11 +712,44 @@ class ConsumerLag(_message.Message):
         delayed_count: _builtins.int = ...,
         receiving: _builtins.bool = ...,
         expired_count: _builtins.int = ...,
+        stream_query: Global___StreamQuery | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["oldest_store_time", b"oldest_store_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["oldest_store_time", b"oldest_store_time", "stream_query", b"stream_query"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["consumer_group", b"consumer_group", "consumer_offset", b"consumer_offset", "death_count", b"death_count", "delayed_count", b"delayed_count", "expired_count", b"expired_count", "in_flight_count", b"in_flight_count", "max_queue_offset", b"max_queue_offset", "message_count", b"message_count", "oldest_store_time", b"oldest_store_time", "queue_id", b"queue_id", "receiving", b"receiving", "suspected_count", b"suspected_count", "topic", b"topic", "unread", b"unread"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["consumer_group", b"consumer_group", "consumer_offset", b"consumer_offset", "death_count", b"death_count", "delayed_count", b"delayed_count", "expired_count", b"expired_count", "in_flight_count", b"in_flight_count", "max_queue_offset", b"max_queue_offset", "message_count", b"message_count", "oldest_store_time", b"oldest_store_time", "queue_id", b"queue_id", "receiving", b"receiving", "stream_query", b"stream_query", "suspected_count", b"suspected_count", "topic", b"topic", "unread", b"unread"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ConsumerLag: _TypeAlias = ConsumerLag  # noqa: Y015
+
+@_typing.final
+class StreamQuery(_message.Message):
+    """A query of a stream processor, which reads by positions of its own."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ENGINE_FIELD_NUMBER: _builtins.int
+    ADDRESS_FIELD_NUMBER: _builtins.int
+    LAST_STORE_TIME_FIELD_NUMBER: _builtins.int
+    engine: _builtins.str
+    """The stream processor, such as "Spark 4.3.0"."""
+    address: _builtins.str
+    """The address that the broker sees."""
+    @_builtins.property
+    def last_store_time(self) -> _timestamp_pb2.Timestamp:
+        """When it last stored offsets. A query that is polled does so every 30 s."""
+
+    def __init__(
+        self,
+        *,
+        engine: _builtins.str = ...,
+        address: _builtins.str = ...,
+        last_store_time: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["last_store_time", b"last_store_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "engine", b"engine", "last_store_time", b"last_store_time"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StreamQuery: _TypeAlias = StreamQuery  # noqa: Y015

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -15,7 +14,14 @@ from ariane_sdk.client.broker_calls import answer_of
 from ariane_sdk.client.conflicts import SubscriptionConflict, conflicts_at
 from ariane_sdk.client.queue_order import QueueOrders
 from ariane_sdk.client.stateless_client import StatelessClient
-from ariane_sdk.cluster.group_report import GroupMember, QueueLag, group_member_of, queue_lag_of
+from ariane_sdk.cluster.group_report import (
+    GroupMember,
+    MembersByGroup,
+    QueueLag,
+    group_member_of,
+    note_members,
+    queue_lag_of,
+)
 from ariane_sdk.cluster.offset_resets import OffsetResets, ResetTarget
 from ariane_sdk.cluster.primaries import PresentPrimaries
 from ariane_sdk.cluster.queue_owners import QueueOwners
@@ -282,8 +288,8 @@ class ClusterClient(StatelessClient):
         await self._of_every_primary(owners.ask, broker_names)
         return owners.found
 
-    async def members_of_groups(self, *, broker_names: Collection[str] = ()) -> dict[str, set[str]]:
-        """The client ids of the live members of all consumer groups, by group.
+    async def members_of_groups(self, *, broker_names: Collection[str] = ()) -> MembersByGroup:
+        """The live members of all consumer groups, by group: how each gets messages, by client id.
 
         Args:
             broker_names: Ask only these brokers; all if empty.
@@ -292,16 +298,15 @@ class ClusterClient(StatelessClient):
             NameServersUnreachable: No name server answered.
             CallError: A call to a broker failed.
         """
-        members: dict[str, set[str]] = defaultdict(set)
+        members: MembersByGroup = {}
         calls = self._session.calls
 
         async def ask(broker: LiveBroker) -> None:
             for client in await calls.attached_clients(route_to(broker)):
-                for membership in client.hello.memberships:
-                    members[membership.consumer_group].add(client.hello.client_id)
+                note_members(members, client.hello)
 
         await self._of_every_primary(ask, broker_names)
-        return dict(members)
+        return members
 
     async def consumer_lag(
         self, group: str = "", topic: str = "", *, broker_names: Collection[str] = ()

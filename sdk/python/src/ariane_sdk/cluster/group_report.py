@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 from ariane.broker.v1 import client_question_pb2, client_service_pb2, offset_service_pb2
 from ariane_sdk.client.conflicts import subscriptions_of
 from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.net.timestamps import moment_from
+
+MemberKind: TypeAlias = Literal["push", "pull", "receive", "broadcast"]
+"""How a member gets messages: by a listener, by polling, without owning queues, or all of them."""
+
+MembersByGroup: TypeAlias = dict[str, dict[str, MemberKind]]
+"""How each member gets messages: by group, by client id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +57,25 @@ class GroupMember:
     """The queues of which it hands out nothing, as it said within the last 30 s."""
     away: bool = False
     """Whether it has left for a moment, and its queues are kept for it."""
+    polls: bool = False
+    """Whether its application polls for messages, instead of a listener."""
+
+    @property
+    def kind(self) -> MemberKind:
+        """How it gets messages."""
+        return _kind(self.model, polls=self.polls)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamQuery:
+    """A query of a stream processor that shows its progress as a group's offsets."""
+
+    engine: str
+    """The stream processor, such as "Spark 4.3.0"."""
+    address: str
+    """Its address, as a broker sees it."""
+    last_store_time: datetime
+    """When it last stored offsets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +109,8 @@ class QueueLag:
     expired_count: int = 0
     """The number of messages that the group was not given since the broker's process started,
     because they had expired."""
+    stream_query: StreamQuery | None = None
+    """The query that last stored the group's offsets, if one did within a day."""
 
     @property
     def ready_count(self) -> int | None:
@@ -98,6 +125,20 @@ _MODELS: Final = {
     client_service_pb2.CONSUME_MODEL_RECEIVING: "receiving",
 }
 
+_KINDS: Final[dict[str, MemberKind]] = {"broadcasting": "broadcast", "receiving": "receive"}
+
+
+def _kind(model: str, *, polls: bool) -> MemberKind:
+    return _KINDS.get(model) or ("pull" if polls else "push")
+
+
+def note_members(members: MembersByGroup, hello: client_service_pb2.ClientHello) -> None:
+    """Note the groups of a client, from the answer of a broker."""
+    for each in hello.memberships:
+        model = _MODELS.get(each.model, "clustering")
+        kinds = members.setdefault(each.consumer_group, {})
+        kinds[hello.client_id] = _kind(model, polls=each.polls)
+
 
 def group_member_of(member: client_service_pb2.GroupMember) -> GroupMember:
     """A member from the answer of a broker."""
@@ -108,6 +149,7 @@ def group_member_of(member: client_service_pb2.GroupMember) -> GroupMember:
         _MODELS.get(member.membership.model, "clustering"),
         tuple(map(queue_hold_of, member.holds)),
         member.away,
+        member.membership.polls,
     )
 
 
@@ -143,4 +185,9 @@ def queue_lag_of(lag: offset_service_pb2.ConsumerLag, broker_name: str) -> Queue
         lag.delayed_count,
         lag.receiving,
         lag.expired_count,
+        _stream_query(lag.stream_query) if lag.HasField("stream_query") else None,
     )
+
+
+def _stream_query(query: offset_service_pb2.StreamQuery) -> StreamQuery:
+    return StreamQuery(query.engine, query.address, moment_from(query.last_store_time))

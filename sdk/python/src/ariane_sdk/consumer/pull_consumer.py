@@ -143,6 +143,7 @@ class PullConsumer:
             settings=settings,
             clock=clock or SystemClock(),
             random=random,
+            polls=True,
         )
         self._auto_commit = auto_commit
         self._line = PolledLine()

@@ -21,7 +21,13 @@ from ariane_sdk.checks.uploaded_filter import Uploaded
 from ariane_sdk.client.conflicts import ConflictSide, SubscriptionConflict
 from ariane_sdk.client.listener import Listener
 from ariane_sdk.cluster.dead_letters import DeadLetter, DeadLetterChunk, DeadLetterFilter, Redrive
-from ariane_sdk.cluster.group_report import GroupMember, QueueHold, QueueLag
+from ariane_sdk.cluster.group_report import (
+    GroupMember,
+    MemberKind,
+    QueueHold,
+    QueueLag,
+    StreamQuery,
+)
 from ariane_sdk.cluster.offset_resets import ResetTarget
 from ariane_sdk.cluster.sinks import SinkDeleted, SinkMoved, SinkReport
 from ariane_sdk.consumer.group.allocation import (
@@ -99,6 +105,7 @@ __all__ = [
     "Local",
     "MachineRoom",
     "MachineRoomNearby",
+    "MemberKind",
     "Message",
     "MessageListener",
     "MessageModel",
@@ -130,6 +137,7 @@ __all__ = [
     "Sql",
     "StartPosition",
     "Sticky",
+    "StreamQuery",
     "SubscriptionConflict",
     "TimeBoundary",
     "Tls",

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from google.protobuf.duration_pb2 import Duration
@@ -39,7 +39,9 @@ class LagServicer(LagServiceServicer):
         answers = await self._cluster.answers()
         client = self._doors.client
 
-        async def at(broker: LiveBroker) -> tuple[list[offset_pb.ConsumerLag], dict[str, set[str]]]:
+        async def at(
+            broker: LiveBroker,
+        ) -> tuple[list[offset_pb.ConsumerLag], Mapping[str, Collection[str]]]:
             found = await self._lags(broker, request.consumer_group, request.topic)
             return found, await client.members_of_groups(broker_names=[broker.broker_name])
 
@@ -48,7 +50,7 @@ class LagServicer(LagServiceServicer):
         for lags, told in await answers.ask(at):
             _add_all(sums, lags)
             for name, client_ids in told.items():
-                members[name] |= client_ids
+                members[name].update(client_ids)
         now_ms = self._clock.now_ms()
         for found in sums.values():
             found.member_count = len(members[found.consumer_group])

@@ -37,6 +37,8 @@ class Membership:
     """Queues that it owns now, as topic, broker name and queue ids; other members get them."""
     keep_seconds: float = 0.0
     """How long its place is kept when it goes."""
+    polls: bool = False
+    """Whether the application polls for messages; otherwise a listener gets them."""
 
     def difference(self, other: Membership) -> str:
         """The first difference in settings on which members must agree; empty if there is none."""

@@ -97,5 +97,7 @@ class ConsumerPlan:
     """Whether queues are consumed in order, under the broker's locks."""
     access: Access = PLAIN
     """How connections are made."""
+    polls: bool = False
+    """Whether the application polls for messages; otherwise a listener gets them."""
     pause: PauseNotice = field(default_factory=PauseNotice)
     """Says that an operator has paused the group."""

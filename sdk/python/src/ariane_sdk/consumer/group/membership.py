@@ -52,6 +52,7 @@ def membership_of(plan: ConsumerPlan, owned: Collection[MessageQueue] = ()) -> M
         subscriptions=[filters[topic].to_wire(topic) for topic in sorted(filters)],
         ordered=plan.ordered,
         strategy=plan.strategy.name,
+        polls=plan.polls,
         zone=settings.zone,
         keep=duration_from(settings.member_absence_s) if settings.member_name else None,
         owned_queues=[

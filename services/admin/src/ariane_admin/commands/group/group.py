@@ -18,11 +18,14 @@ from ariane_admin.commands.group.group_rows import (
     lag_row,
     member_row,
 )
+from ariane_admin.group_kinds import query_text
 from ariane_admin.terminal.client_warnings import say_warning
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_admin.terminal.output import Output, first_of
 
-_LIST_COLUMNS = ("group", "members", "topics", "lag", "in_flight", "ready", "oldest", "paused")
+_LIST_COLUMNS = (
+    *("group", "kind", "members", "topics", "lag", "in_flight", "ready", "oldest", "paused"),
+)
 _MEMBER_COLUMNS = ("client_id", "address", "model", "away", "subscriptions")
 _CONFLICT_COLUMNS = ("member", "newcomer", "difference", "refused", "count")
 _LAG_COLUMNS = (
@@ -51,6 +54,10 @@ def list_groups(
     *, system: bool, topic: str | None, count: int, name_servers: str, output: Output
 ) -> int:
     """List consumer groups with their members and backlog, by name.
+
+    "Kind" is how a group consumes now: push (listeners), pull (polls), receive (without owning
+    queues), broadcast, or a stream query such as "Spark query", which is no member
+    and was heard of within a day.
 
     For groups that receive without owning queues, the list also shows the messages that members are
     processing ("in flight") and those that can be received now ("ready"). "Paused" names the
@@ -105,7 +112,8 @@ def show(*, name: str, name_servers: str, output: Output) -> int:
 async def _show(name: str, name_servers: str, output: Output) -> ExitStatus:
     async with questions(name_servers) as asked:
         await asked.warn_of_absent()
-        row = group_row(await asked.group(name))
+        group = await asked.group(name)
+        row = group_row(group) | {"query": query_text(group)}
         members = (
             await asked.groups.ListGroupMembers(
                 group_pb.ListGroupMembersRequest(consumer_group=name)

@@ -9,6 +9,7 @@ from ariane.admin.v1.group_service_pb2 import ClusterGroup
 from ariane.admin.v1.lag_service_pb2 import QueueLag
 from ariane.broker.v1 import client_service_pb2 as client_pb
 from ariane.broker.v1.client_question_pb2 import HoldReason, QueueHold
+from ariane_admin.group_kinds import kind_texts
 from ariane_admin.times import moment_text
 from ariane_record.names import retry_topic
 
@@ -23,6 +24,7 @@ def group_row(group: ClusterGroup) -> dict[str, Any]:
     receiving = group.receiving if group.HasField("receiving") else None
     return {
         "group": group.consumer_group,
+        "kind": kind_texts(group),
         "members": group.member_count,
         "topics": list(group.topics),
         "lag": group.lag_message_count,

@@ -29,6 +29,7 @@ from ariane_admin.console.blocks import (
 )
 from ariane_admin.console.pages.overview import RECEIVING, chart, or_failure, receiving_cells
 from ariane_admin.console.pages.topics import moment
+from ariane_admin.group_kinds import kind_texts, query_text
 from ariane_record.names import is_system_topic
 
 SECTION: Final = "Groups"
@@ -45,6 +46,7 @@ async def groups(ask: Asker, request: Request) -> Page:
     rows = [
         (
             Cell(each.consumer_group, to("groups", each.consumer_group)),
+            Cell(", ".join(kind_texts(each)), kind="" if each.kinds else "quiet"),
             Cell(str(each.member_count), kind="number" if each.member_count else "quiet"),
             number(each.lag_message_count),
             Cell(moment(each, "oldest_store_time"), kind="time"),
@@ -59,7 +61,7 @@ async def groups(ask: Asker, request: Request) -> Page:
     search = Form(
         "", "/groups", (Input("prefix", "Name begins with", prefix, "search"),), "Search", "get"
     )
-    columns = ("Group", "Members", "Not consumed yet", "Oldest", "Topics", "")
+    columns = ("Group", "Kind", "Members", "Not consumed yet", "Oldest", "Topics", "")
     table = Table("", columns, rows, "No group.", more)
     return Page("Consumer groups", [search, *silence(answer), table], SECTION)
 
@@ -90,12 +92,15 @@ async def group(ask: Asker, request: Request) -> Page:
         ),
     )
     found = answer.group
+    query = query_text(found)
     paused = any(not each.group.consume_enabled for each in found.placements)
     blocks: list[Block] = [
         *silence(answer),
         Fields(
             "",
             [
+                ("Kind", Cell(", ".join(kind_texts(found)) or "nobody consumes")),
+                *([("Stream query", Cell(query))] if query else []),
                 ("Members", number(found.member_count)),
                 ("Not consumed yet", number(found.lag_message_count)),
                 ("Oldest of them", Cell(moment(found, "oldest_store_time") or "none")),

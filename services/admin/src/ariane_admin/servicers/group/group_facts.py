@@ -9,34 +9,44 @@ from typing import Final
 from ariane.admin.v1 import group_service_pb2 as group_pb
 from ariane.admin.v1.lag_service_pb2 import ReceivingCounts
 from ariane.broker.v1 import group_service_pb2 as broker_pb
+from ariane.broker.v1 import offset_service_pb2 as offset_pb
 from ariane_admin.asking.answers import Answers
 from ariane_admin.times import timestamp_of
-from ariane_sdk import ClusterClient, LiveBroker, QueueLag
+from ariane_sdk import ClusterClient, LiveBroker, MemberKind, QueueLag, StreamQuery
 
 TOPICS_MAX: Final = 100
+
+_KINDS: Final[Mapping[MemberKind, group_pb.GroupKind.ValueType]] = {
+    "push": group_pb.GROUP_KIND_PUSH,
+    "pull": group_pb.GROUP_KIND_PULL,
+    "receive": group_pb.GROUP_KIND_RECEIVE,
+    "broadcast": group_pb.GROUP_KIND_BROADCAST,
+}
 
 
 async def facts_of(
     client: ClusterClient, answers: Answers, group: str
-) -> tuple[Mapping[str, list[QueueLag]], Mapping[str, set[str]]]:
-    """Backlogs, and client ids of live members, by group."""
+) -> tuple[Mapping[str, list[QueueLag]], Mapping[str, Mapping[str, MemberKind]]]:
+    """Backlogs, and live members by client id, by group."""
 
-    async def at(broker: LiveBroker) -> tuple[list[QueueLag], Mapping[str, set[str]]]:
+    async def at(
+        broker: LiveBroker,
+    ) -> tuple[list[QueueLag], Mapping[str, dict[str, MemberKind]]]:
         only = [broker.broker_name]
         lags = await client.consumer_lag(group, broker_names=only)
         if not group:
             return lags, await client.members_of_groups(broker_names=only)
         known = await client.list_members(group, broker_names=only)
-        return lags, {group: {member.client_id for member in known}}
+        return lags, {group: {member.client_id: member.kind for member in known}}
 
     lags: dict[str, list[QueueLag]] = defaultdict(list)
-    members: dict[str, set[str]] = defaultdict(set)
+    members: dict[str, dict[str, MemberKind]] = defaultdict(dict)
     for found, told in await answers.ask(at):
         for lag in found:
             lags[lag.group].append(lag)
-        for name, client_ids in told.items():
+        for name, kinds in told.items():
             # A member is attached to each broker of its topics.
-            members[name] |= client_ids
+            members[name] |= kinds
     return lags, members
 
 
@@ -51,7 +61,7 @@ def cluster_group(
     name: str,
     placements: Sequence[group_pb.GroupPlacement],
     lags: Sequence[QueueLag],
-    members: set[str],
+    members: Mapping[str, MemberKind],
     *,
     topics_max: int | None = TOPICS_MAX,
 ) -> group_pb.ClusterGroup:
@@ -61,13 +71,17 @@ def cluster_group(
         name: Its name.
         placements: Its settings on brokers.
         lags: Its backlogs.
-        members: The client ids of its live members.
+        members: Its live members by client id.
         topics_max: The most topics to name; None for all.
     """
     ordered = sorted(placements, key=lambda each: (each.cluster_name, each.broker_name))
     oldest = min(
         (lag.oldest_store_time for lag in lags if lag.oldest_store_time is not None), default=None
     )
+    queries = [lag.stream_query for lag in lags if lag.stream_query is not None]
+    kinds = {_KINDS[kind] for kind in members.values()}
+    if queries:
+        kinds.add(group_pb.GROUP_KIND_STREAM_QUERY)
     return group_pb.ClusterGroup(
         consumer_group=name,
         placements=ordered,
@@ -78,6 +92,20 @@ def cluster_group(
         oldest_store_time=timestamp_of(oldest),
         receiving=_receiving(lags),
         expired_count=sum(lag.expired_count for lag in lags),
+        stream_query=_newest(queries),
+        kinds=sorted(kinds),
+    )
+
+
+def _newest(queries: Sequence[StreamQuery]) -> offset_pb.StreamQuery | None:
+    """The query that was heard of last."""
+    if not queries:
+        return None
+    newest = max(queries, key=lambda query: query.last_store_time)
+    return offset_pb.StreamQuery(
+        engine=newest.engine,
+        address=newest.address,
+        last_store_time=timestamp_of(newest.last_store_time),
     )
 
 

@@ -343,7 +343,7 @@ class GroupServicer(GroupServiceServicer):
         self, name: str, brokers: Sequence[LiveBroker]
     ) -> group_pb.ClusterGroup:
         placements = await self._placements(name, self._cluster.asking(brokers))
-        return cluster_group(name, placements, (), set())
+        return cluster_group(name, placements, (), {})
 
     async def _placements(self, name: str, answers: Answers) -> list[group_pb.GroupPlacement]:
         async def at(broker: LiveBroker) -> group_pb.GroupPlacement | None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from grpc import aio
@@ -185,7 +186,9 @@ class MessageServicer(MessageServiceServicer):
     ) -> list[message_pb.MessageProgress]:
         client, position = self._doors.client, message.position
 
-        async def at(broker: LiveBroker) -> tuple[list[QueueLag], dict[str, set[str]]]:
+        async def at(
+            broker: LiveBroker,
+        ) -> tuple[list[QueueLag], Mapping[str, Collection[str]]]:
             only = [broker.broker_name]
             lags = await client.consumer_lag(topic=message.topic, broker_names=only)
             return lags, await client.members_of_groups(broker_names=only)

@@ -23,9 +23,11 @@ from ariane_broker.consuming.offset_changes import (
 )
 from ariane_broker.consuming.offset_deletion import OffsetDeletion
 from ariane_broker.groups.consumer_offsets import GroupOffset
+from ariane_broker.groups.stream_queries import StreamQueries, StreamQuery, checked_engine
 from ariane_broker.log.log_epochs import LogEpochs
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.receive.standing import Standings
+from ariane_broker.rpc.peer_address import peer_text
 from ariane_broker.rpc.translation.wire_time import milliseconds_of, time_of
 from ariane_broker.topics.unread_queues import UnreadQueues
 from ariane_servicekit import PageRequest, field_invalid, in_turns
@@ -45,6 +47,7 @@ class OffsetServicer(OffsetServiceServicer):
         *,
         expired_counts: Counter[tuple[str, QueueKey]],
         deletion: OffsetDeletion,
+        queries: StreamQueries,
     ) -> None:
         self._changes = changes
         self._deletion = deletion
@@ -53,6 +56,7 @@ class OffsetServicer(OffsetServiceServicer):
         self._unread = unread
         self._standings = standings
         self._expired_counts = expired_counts
+        self._queries = queries
 
     async def GetConsumerOffsets(
         self, request: offset_pb.GetConsumerOffsetsRequest, context: aio.ServicerContext[Any, Any]
@@ -86,6 +90,7 @@ class OffsetServicer(OffsetServiceServicer):
         self, request: offset_pb.StoreConsumerOffsetsRequest, context: aio.ServicerContext[Any, Any]
     ) -> offset_pb.StoreConsumerOffsetsResponse:
         """Store offsets."""
+        engine = checked_engine(request.stream_engine)
         wanted = await in_turns(starmap(_offset_to_store, enumerate(request.offsets)))
         refused = await self._changes.store(
             request.consumer_group,
@@ -93,6 +98,8 @@ class OffsetServicer(OffsetServiceServicer):
             client_id=request.client_id,
             durable=request.durable,
         )
+        if engine:
+            self._queries.stored(request.consumer_group, engine, peer_text(context.peer()))
         await in_turns(self._hear(request, {queue for queue, _ in refused}))
         return offset_pb.StoreConsumerOffsetsResponse(
             refused=[
@@ -200,6 +207,7 @@ class OffsetServicer(OffsetServiceServicer):
             delayed_count=0 if standing is None else standing.delayed_count,
             receiving=standing is not None,
             expired_count=self._expired_counts[place.consumer_group, place.queue],
+            stream_query=_stream_query(self._queries.find(place.consumer_group)),
         )
 
     def _only_back(
@@ -261,6 +269,16 @@ def _offset_to_store(position: int, given: offset_pb.QueueConsumerOffset) -> Off
         given.reset_epoch if given.HasField("reset_epoch") else None,
         given.log_epoch,
         _rule(given.rule, f"offsets[{position}].rule"),
+    )
+
+
+def _stream_query(query: StreamQuery | None) -> offset_pb.StreamQuery | None:
+    if query is None:
+        return None
+    return offset_pb.StreamQuery(
+        engine=query.engine,
+        address=query.address,
+        last_store_time=time_of(query.last_store_ms),
     )
 
 

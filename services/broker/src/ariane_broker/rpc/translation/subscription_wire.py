@@ -109,6 +109,7 @@ def _membership_of(membership: client_pb.Membership) -> Membership:
             for owned in membership.owned_queues
         ),
         keep_seconds=_keep_seconds(membership),
+        polls=membership.polls,
     )
 
 
@@ -143,4 +144,5 @@ def membership_message(membership: Membership) -> client_pb.Membership:
             for topic, broker_name, queue_ids in membership.owned
         ],
         keep=span_of(membership.keep_seconds) if membership.keep_seconds else None,
+        polls=membership.polls,
     )
