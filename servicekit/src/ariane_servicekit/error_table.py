@@ -28,7 +28,7 @@ _HINTS: Final[Mapping[str, str]] = {
     "DEADLINE_PASSED": "Give the call a later deadline.",
     "CREDENTIALS_INVALID": "Check the configured credentials and the clock of the client.",
     "ACCESS_DENIED": "Grant the right to the caller.",
-    "TOPIC_NAME_ILLEGAL": "Use 1 to 127 characters of A-Z a-z 0-9 _ and -.",
+    "TOPIC_NAME_ILLEGAL": "Use 1 to 127 characters of A-Z a-z 0-9 _ - % and |.",
     "TOPIC_NOT_FOUND": (
         "Create the topic, or refresh the route: the topic may live on another broker."
     ),
@@ -74,7 +74,7 @@ _HINTS: Final[Mapping[str, str]] = {
     "MESSAGE_NOT_FOUND": "Check the id; retention may have deleted the message.",
     "HELD_PULLS_EXHAUSTED": "Wait as RetryInfo says, or pull without a hold time.",
     "QUEUE_UNDER_REPAIR": "Wait and read again; the broker's log shows the progress of the repair.",
-    "GROUP_NAME_ILLEGAL": "Use 1 to 120 characters of A-Z a-z 0-9 _ and -.",
+    "GROUP_NAME_ILLEGAL": "Use 1 to 120 characters of A-Z a-z 0-9 _ - % and |.",
     "GROUP_NOT_FOUND": "Create the group, or let a consumer attach.",
     "GROUP_EXISTS": "Choose another name, or update the existing group.",
     "SUBSCRIPTION_CONFLICT": "Give all members of the group the same subscriptions.",

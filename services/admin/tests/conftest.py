@@ -43,22 +43,19 @@ from ariane_servicekit.database import Database
 from ariane_servicekit.running.processes import LocalCluster, ServiceProcess
 from ariane_testkit.access_rules import entries_of
 from ariane_testkit.certificates import ClusterCertificates
+from ariane_testkit.java_names import JAVA_GROUP, JAVA_TOPIC, leave_java_names
 from ariane_testkit.postgresql import PostgresqlUnavailable, running_postgresql
 from ariane_testkit.small_store import SMALL_STORE
 
 # Groups of `config/subscriptionGroup.json` of a Java broker, and one that only Java's rules allow.
-GROUPS_OF_JAVA = ("CID_ONSAPI_OWNER", "SELF_TEST_C_GROUP", "TOOLS_CONSUMER", "team|billing%old")
+GROUPS_OF_JAVA = ("CID_ONSAPI_OWNER", "SELF_TEST_C_GROUP", "TOOLS_CONSUMER", JAVA_GROUP)
 
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory):
-    """Two name servers and two brokers, the first with groups that a Java broker has left."""
+    """Two name servers and two brokers, the first with what a Java broker has left."""
     folder = tmp_path_factory.mktemp("cluster")
-    config = folder / "broker-a" / "config"
-    config.mkdir(parents=True)
-    table = {name: {"groupName": name, "consumeEnable": True} for name in GROUPS_OF_JAVA}
-    text = json.dumps({"dataVersion": {"counter": 4}, "subscriptionGroupTable": table})
-    (config / "subscriptionGroup.json").write_text(text)
+    leave_java_names(folder / "broker-a", [JAVA_TOPIC], GROUPS_OF_JAVA)
     with LocalCluster(folder, brokers=2, name_servers=2, extra_broker_args=SMALL_STORE) as running:
         yield running
 

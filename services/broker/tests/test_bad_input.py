@@ -128,7 +128,7 @@ async def test_a_broken_block_creates_no_topic(broker, reason_of, refused):
 
 
 ILLEGAL_NAMES = (
-    *("", ".", "..", "../../etc/x", "a/b", "x" * 128, "nul\0", "trailing ", "new\nline", "%41"),
+    *("", ".", "..", "../../etc/x", "a/b", "x" * 128, "nul\0", "trailing ", "new\nline"),
     *("\N{GRINNING FACE}", "\N{RIGHT-TO-LEFT MARK}a", "e\N{COMBINING ACUTE ACCENT}"),
 )
 

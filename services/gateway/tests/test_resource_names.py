@@ -8,9 +8,10 @@ from ariane_gateway.app import GatewayApp
 from ariane_gateway.rpc.caller import group_of, topic_of
 from ariane_gateway.rpc.statuses import Illegal
 from ariane_gateway.settings import GatewaySettings
+from ariane_sdk import ClusterClient
 from ariane_servicekit import Address, serving
 from ariane_servicekit.running.processes import LocalCluster
-from ariane_storage import OsDisk, StateFile
+from ariane_testkit.java_names import JAVA_GROUP, JAVA_TOPIC, leave_java_names
 from ariane_testkit.small_store import SMALL_STORE
 
 BOTH = ["a%b", "%x", "a|b", "|", "a-b_C9", "a%b%c"]
@@ -76,56 +77,42 @@ async def test_a_namespace_is_no_part_of_a_name(client, ariane_topic, group):
     assert (await client.call("AckMessage", elsewhere)).status.code == dp.OK
 
 
-async def test_brokers_make_no_name_that_rocketmq_alone_allows(client, ariane_topic):
+async def test_topics_and_groups_are_made_by_the_rule_of_rocketmq(client, ariane_cluster):
     for topic in ("shop%orders", "a|b"):
-        assert (await client.queues(topic)).status.code == dp.ILLEGAL_TOPIC
-        sent = await client.send_messages(client.message(topic))
-        assert sent.status.code == dp.ILLEGAL_TOPIC
-        assert repr(topic) in sent.status.message
+        assert (await client.queues(topic)).status.code == dp.TOPIC_NOT_FOUND
     assert (await client.queues("%DLQ%nobody")).status.code == dp.TOPIC_NOT_FOUND
-    status, _ = await client.receive(ariane_topic, "team|billing%old")
-    assert status.code == dp.ILLEGAL_CONSUMER_GROUP
-
-
-TAKEN_TOPIC = "shop%orders|eu"
-TAKEN_GROUP = "team|billing%old"
-
-
-def write_taken_store(config):
-    """What a broker in Java leaves of a topic and a group."""
-    version = {"counter": 1, "stateVersion": 0, "timestamp": 1}
-    topic = {"topicName": TAKEN_TOPIC, "perm": 6, "readQueueNums": 1, "writeQueueNums": 1}
-    topics = {"dataVersion": version, "topicConfigTable": {TAKEN_TOPIC: topic}}
-    StateFile(config / "topics.json", OsDisk()).save(topics)
-    group = {"groupName": TAKEN_GROUP, "consumeEnable": True, "retryMaxTimes": 16}
-    groups = {"dataVersion": version, "subscriptionGroupTable": {TAKEN_GROUP: group}}
-    StateFile(config / "subscriptionGroup.json", OsDisk()).save(groups)
-    StateFile(config / "consumerOffset.json", OsDisk()).save({"offsetTable": {}})
+    topic = "shop%cups|eu"
+    async with ClusterClient(ariane_cluster.name_servers) as cluster:
+        await cluster.create_topic(topic, queue_count=1, exists_ok=True)
+    assert (await client.send(topic, b"a cup")).status.code == dp.OK
+    assert (await client.receive(topic, "%DLQ%x"))[0].code == dp.ILLEGAL_CONSUMER_GROUP
+    _, (message,) = await client.receive(topic, "team|billing%new", hold_s=10)
+    assert message.body == b"a cup"
 
 
 @pytest.mark.slow
 async def test_names_of_a_store_that_was_taken_over_go_on(tmp_path, connect):
-    write_taken_store(tmp_path / "broker-a" / "config")
+    leave_java_names(tmp_path / "broker-a", [JAVA_TOPIC], [JAVA_GROUP])
     with LocalCluster(tmp_path, extra_broker_args=SMALL_STORE) as cluster:
         settings = GatewaySettings(
             listen=Address("127.0.0.1", 0), name_servers=cluster.name_servers, grace_s=0.1
         )
         async with serving(settings, GatewayApp) as address:
             client = connect(str(address))
-            await client.send(TAKEN_TOPIC, b"a teapot")
-            _, (message,) = await client.receive(TAKEN_TOPIC, TAKEN_GROUP)
+            await client.send(JAVA_TOPIC, b"a teapot")
+            _, (message,) = await client.receive(JAVA_TOPIC, JAVA_GROUP)
             assert message.body == b"a teapot"
-            assert message.topic.name == TAKEN_TOPIC
-            done = await client.ack(TAKEN_TOPIC, TAKEN_GROUP, message)
+            assert message.topic.name == JAVA_TOPIC
+            done = await client.ack(JAVA_TOPIC, JAVA_GROUP, message)
             assert done.status.code == dp.OK, done
-            half = await client.send(TAKEN_TOPIC, b"a cup", dp.TRANSACTION)
+            half = await client.send(JAVA_TOPIC, b"a cup", dp.TRANSACTION)
             ending = pb.EndTransactionRequest(
-                topic=dp.Resource(name=TAKEN_TOPIC),
+                topic=dp.Resource(name=JAVA_TOPIC),
                 message_id=half.message_id,
                 transaction_id=half.transaction_id,
                 resolution=dp.COMMIT,
             )
             ended = await client.call("EndTransaction", ending)
             assert ended.status.code == dp.OK, ended
-            _, (message,) = await client.receive(TAKEN_TOPIC, TAKEN_GROUP, hold_s=10)
+            _, (message,) = await client.receive(JAVA_TOPIC, JAVA_GROUP, hold_s=10)
             assert message.body == b"a cup"

@@ -129,7 +129,6 @@ async def test_queue_and_selector_decide(world):
     [
         (Message("orders", bytes(100)), errors.MessageTooLarge),
         (Message("or ders", b""), errors.NameIllegal),
-        (Message("shop%orders", b""), errors.NameIllegal),
         (Message("SCHEDULE_TOPIC_XXXX", b""), errors.NameIllegal),
         (Message("orders", b"", tag="a|b"), errors.MessageIllegal),
         (Message("orders", b"", tag="*"), errors.MessageIllegal),

@@ -175,7 +175,7 @@ def test_a_group_is_not_cloned_to_itself(ariane):
 def test_the_rule_for_names_is_explicit_once(ariane, command, rule):
     [line] = ariane(*command, status=ExitStatus.USAGE).splitlines()
     assert line.count(rule) == 1
-    assert line.count("A-Z a-z 0-9 _ and -") == 1
+    assert line.count("A-Z a-z 0-9 _ - % and |") == 1
 
 
 async def test_the_owner_of_each_queue_is_shown(ariane, ariane_json, cluster):

@@ -13,7 +13,7 @@ from ariane.broker.v1 import retry_service_pb2 as retry_pb
 from ariane.broker.v1 import topic_service_pb2 as topic_pb
 from ariane_record.decoding.columns import decode_columns
 from ariane_record.names import dead_letter_topic, retry_topic
-from ariane_storage import OsDisk, StateFile
+from ariane_testkit.java_names import JAVA_GROUP, leave_java_names
 
 GROUP, TOPIC = "billing", "orders"
 RETRY, DEAD = retry_topic(GROUP), dead_letter_topic(GROUP)
@@ -165,17 +165,13 @@ async def test_what_waits_for_its_next_try_is_dropped(running, clock):
 
 
 async def test_a_group_that_a_java_broker_left_can_be_deleted_whatever_its_name(running, tmp_path):
-    name = "team|billing%old"
-    config = tmp_path / "store" / "config"
-    version = {"counter": 1, "stateVersion": 0, "timestamp": 1}
-    table = {"dataVersion": version, "subscriptionGroupTable": {name: {"groupName": name}}}
-    StateFile(config / "subscriptionGroup.json", OsDisk()).save(table)
-    offsets = {"offsetTable": {f"{TOPIC}@{name}": {"0": 0}}}
-    StateFile(config / "consumerOffset.json", OsDisk()).save(offsets)
+    leave_java_names(
+        tmp_path / "store", topics=[TOPIC], groups=[JAVA_GROUP], offsets={TOPIC: JAVA_GROUP}
+    )
     async with running() as broker:
-        assert await broker.known_offset(name, TOPIC, 0) == 0
-        deletion = group_pb.DeleteConsumerGroupRequest(consumer_group=name)
+        assert await broker.known_offset(JAVA_GROUP, TOPIC, 0) == 0
+        deletion = group_pb.DeleteConsumerGroupRequest(consumer_group=JAVA_GROUP)
         await broker.groups.DeleteConsumerGroup(deletion)
-        assert await broker.known_offset(name, TOPIC, 0) is None
+        assert await broker.known_offset(JAVA_GROUP, TOPIC, 0) is None
         listed = await broker.groups.ListConsumerGroups(group_pb.ListConsumerGroupsRequest())
-        assert name not in {group.consumer_group for group in listed.groups}
+        assert JAVA_GROUP not in {group.consumer_group for group in listed.groups}

@@ -9,7 +9,7 @@ from ariane.broker.v1 import topic_service_pb2 as topic_pb
 from ariane.common.v1 import message_pb2 as message_pb
 from ariane.common.v1 import subscription_pb2 as subscription_pb
 from ariane_record.single.message_id import encode_offset_message_id
-from ariane_storage import OsDisk, StateFile
+from ariane_testkit.java_names import JAVA_TOPIC, leave_java_names
 
 
 def send(broker, *messages, topic="orders", **fields):
@@ -48,16 +48,10 @@ def full_message():
 
 
 async def test_a_topic_that_a_java_broker_left_is_written_to_whatever_its_name(running, tmp_path):
-    topic = "shop%orders|eu"
-    entry = {"topicName": topic, "perm": 6, "readQueueNums": 1, "writeQueueNums": 1}
-    config = tmp_path / "store" / "config"
-    version = {"counter": 1, "stateVersion": 0, "timestamp": 1}
-    table = {"dataVersion": version, "topicConfigTable": {topic: entry}}
-    StateFile(config / "topics.json", OsDisk()).save(table)
-    StateFile(config / "consumerOffset.json", OsDisk()).save({"offsetTable": {}})
+    leave_java_names(tmp_path / "store", topics=[JAVA_TOPIC])
     async with running() as broker:
-        await send(broker, message_pb.Message(topic=topic, body=b"a"), topic=topic)
-        assert [m.body for m in (await pull(broker, topic=topic)).messages] == [b"a"]
+        await send(broker, message_pb.Message(topic=JAVA_TOPIC, body=b"a"), topic=JAVA_TOPIC)
+        assert [m.body for m in (await pull(broker, topic=JAVA_TOPIC)).messages] == [b"a"]
 
 
 async def test_a_message_comes_back_with_all_its_fields(broker):

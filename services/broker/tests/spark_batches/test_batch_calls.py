@@ -102,6 +102,13 @@ async def all_bodies(broker, queue_id):
     return bodies
 
 
+async def test_a_topic_with_signs_of_rocketmq_is_staged_to(broker):
+    topic = "shop%orders|eu"
+    await broker.create_topic(topic, 2)
+    await commit_call(broker, await stage(broker, [b"cup", b"teapot"], topic=topic))
+    assert await broker.bodies(topic, 0) == [b"cup"]
+
+
 @pytest.fixture
 async def orders(broker):
     await broker.create_topic("orders", 2)

@@ -1,9 +1,8 @@
 """The rules for names of topics and consumer groups.
 
-A user's name has only letters, digits, ``_`` and ``-``; stores of Java brokers bring along names
-that have ``%`` and ``|`` too, which are used and not made. The system has names of its own, which
-no user may use: ``%RETRY%`` and ``%DLQ%`` before the name of a group, and the topics and groups
-listed here, which are the same as in RocketMQ.
+A user's name has only letters, digits, ``_``, ``-``, ``%`` and ``|``. The system has names of its
+own, which no user may use: ``%RETRY%`` and ``%DLQ%`` before the name of a group, and the topics and
+groups listed here. All of it is the same as in RocketMQ.
 """
 
 from __future__ import annotations
@@ -60,6 +59,7 @@ _SYSTEM_TOPIC_PREFIXES: Final = (
     "RMQ_SYS_",
     "rmq_sys_",
 )
+_SYSTEM_GROUP_PREFIXES: Final = (SYSTEM_GROUP_PREFIX, RETRY_PREFIX, DEAD_LETTER_PREFIX)
 _SYSTEM_GROUPS: Final = frozenset(
     {
         "TOOLS_CONSUMER",
@@ -72,7 +72,7 @@ _SYSTEM_GROUPS: Final = frozenset(
     }
 )
 
-_USER_NAME: Final = re.compile(r"[A-Za-z0-9_-]+")
+_NAME: Final = re.compile(r"[%|A-Za-z0-9_-]+")
 _SYSTEM_NAME: Final = re.compile(r"[%|A-Za-z0-9_+-]+")
 
 
@@ -83,7 +83,7 @@ def is_system_topic(name: str) -> bool:
 
 def is_system_group(name: str) -> bool:
     """Whether the consumer group belongs to the system."""
-    return name in _SYSTEM_GROUPS or name.startswith(SYSTEM_GROUP_PREFIX)
+    return name in _SYSTEM_GROUPS or name.startswith(_SYSTEM_GROUP_PREFIXES)
 
 
 def check_topic_name(name: str, *, system: bool = False) -> str:
@@ -91,18 +91,16 @@ def check_topic_name(name: str, *, system: bool = False) -> str:
 
     Args:
         name: The topic.
-        system: Whether other topics are legal too: topics of the system, and topics of Java
-            brokers, whose rules allow "%" and "|".
+        system: Whether topics of the system are legal too.
 
     Raises:
         IllegalName: It breaks a rule, which the error names.
     """
+    if not is_system_topic(name):
+        return _checked("topic", name, _NAME, TOPIC_NAME_LENGTH_MAX)
     if not system:
-        if is_system_topic(name):
-            raise IllegalName(f"topic {name!r} belongs to the system")
-        return _checked_user_name("topic", name, TOPIC_NAME_LENGTH_MAX)
-    length_max = SYSTEM_TOPIC_NAME_LENGTH_MAX if is_system_topic(name) else TOPIC_NAME_LENGTH_MAX
-    return _checked_system_name("topic", name, length_max)
+        raise IllegalName(f"topic {name!r} belongs to the system")
+    return _checked("topic", name, _SYSTEM_NAME, SYSTEM_TOPIC_NAME_LENGTH_MAX)
 
 
 def check_group_name(name: str, *, system: bool = False) -> str:
@@ -110,8 +108,7 @@ def check_group_name(name: str, *, system: bool = False) -> str:
 
     Args:
         name: The group.
-        system: Whether other groups are legal too: groups of the system, and groups of Java
-            brokers, whose rules allow "%" and "|".
+        system: Whether groups of the system are legal too, and ones that are longer.
 
     Raises:
         IllegalName: It breaks a rule, which the error names.
@@ -119,18 +116,12 @@ def check_group_name(name: str, *, system: bool = False) -> str:
     if not system:
         if is_system_group(name):
             raise IllegalName(f"group {name!r} belongs to the system")
-        return _checked_user_name("group", name, GROUP_NAME_LENGTH_MAX)
-    return _checked_system_name("group", name, SYSTEM_GROUP_NAME_LENGTH_MAX)
+        return _checked("group", name, _NAME, GROUP_NAME_LENGTH_MAX)
+    return _checked("group", name, _NAME, SYSTEM_GROUP_NAME_LENGTH_MAX)
 
 
-def _checked_user_name(kind: str, name: str, length_max: int) -> str:
-    if len(name) > length_max or _USER_NAME.fullmatch(name) is None:
-        raise IllegalName(f"{kind} {name!r}: 1 to {length_max} letters, digits, '_' or '-'")
-    return name
-
-
-def _checked_system_name(kind: str, name: str, length_max: int) -> str:
-    if len(name) > length_max or _SYSTEM_NAME.fullmatch(name) is None:
+def _checked(kind: str, name: str, spelling: re.Pattern[str], length_max: int) -> str:
+    if len(name) > length_max or spelling.fullmatch(name) is None:
         raise IllegalName(
             f"{kind} {name!r}: 1 to {length_max} letters, digits, '_', '-', '%' or '|'"
         )

@@ -60,7 +60,7 @@ class ConsumerGroup(_message.Message):
     RECEIVE_IN_ORDER_FIELD_NUMBER: _builtins.int
     ORDERED_ATTEMPTS_MAX_FIELD_NUMBER: _builtins.int
     consumer_group: _builtins.str
-    """The name. 1 to 120 characters of A-Z a-z 0-9 _ and -."""
+    """The name. 1 to 120 characters of A-Z a-z 0-9 _ - % and |."""
     consume_enabled: _builtins.bool
     """Whether it may consume at all."""
     broadcast_enabled: _builtins.bool

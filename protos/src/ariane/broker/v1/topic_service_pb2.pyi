@@ -58,7 +58,7 @@ class Topic(_message.Message):
     LAST_STORE_TIME_FIELD_NUMBER: _builtins.int
     UNREAD_MESSAGE_COUNT_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
-    """The name. 1 to 127 characters of A-Z a-z 0-9 _ and -; system topics bear others."""
+    """The name. 1 to 127 characters of A-Z a-z 0-9 _ - % and |; system topics bear others."""
     read_queue_count: _builtins.int
     """Queues that consumers read: 0 up to this, exclusive. 1 to 65536."""
     write_queue_count: _builtins.int

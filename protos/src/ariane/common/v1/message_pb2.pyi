@@ -159,7 +159,7 @@ class Message(_message.Message):
     DELAY_FIELD_NUMBER: _builtins.int
     EXPIRE_TIME_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
-    """The topic. Filled by the producer. 1 to 127 characters of A-Z a-z 0-9 _ and -."""
+    """The topic. Filled by the producer. 1 to 127 characters of A-Z a-z 0-9 _ - % and |."""
     body: _builtins.bytes
     """The payload, at most 4 MiB by default. A compressed payload is marked in `compression`."""
     tag: _builtins.str

@@ -11,7 +11,7 @@ from typing import Final
 
 from ariane_record.control_characters import holds_control_character
 from ariane_record.errors import IllegalName, RecordError, RecordTooLarge
-from ariane_record.names import check_group_name, check_topic_name, is_system_topic
+from ariane_record.names import check_group_name, check_topic_name
 from ariane_sdk.errors import (
     ArianeError,
     IllegalArgument,
@@ -27,13 +27,8 @@ TAG_SEPARATOR: Final = "||"
 ALL_TAGS: Final = "*"
 
 
-def checked_topic(name: str, *, of_java: bool = False) -> str:
+def checked_topic(name: str) -> str:
     """Return the name of a topic that a user may write to.
-
-    Args:
-        name: The topic.
-        of_java: Whether topics of Java brokers are allowed too, which a store that was taken over
-            may have; brokers refuse others of these names.
 
     Raises:
         NameIllegal: It breaks a rule, which the error names.
@@ -41,7 +36,7 @@ def checked_topic(name: str, *, of_java: bool = False) -> str:
     if not isinstance(name, str):
         raise NameIllegal(f"topic {name!r:.100}: a text is expected")
     try:
-        return check_topic_name(name, system=of_java and not is_system_topic(name))
+        return check_topic_name(name)
     except IllegalName as error:
         raise NameIllegal(str(error), metadata={"topic": name}) from None
 
@@ -51,7 +46,7 @@ def checked_group(name: str, *, system: bool = False) -> str:
 
     Args:
         name: The group.
-        system: Whether groups of the system and of Java brokers are allowed too, for reading.
+        system: Whether groups of the system are allowed too, for reading.
 
     Raises:
         NameIllegal: It breaks a rule, which the error names.

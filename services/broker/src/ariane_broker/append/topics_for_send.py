@@ -22,16 +22,6 @@ class TopicsForSend:
         """Raises BlockRejected for a table that could not be appended; writes nothing."""
         self._topics = topics
 
-    def check_name(self, topic: str) -> None:
-        """Refuse a topic of the system, and a missing one whose name users may not give.
-
-        Raises:
-            ServiceError: TOPIC_NAME_ILLEGAL or TOPIC_RESERVED.
-        """
-        config = self.find(topic)
-        if config is None or config.system:
-            check_user_topic(topic)
-
     async def find_or_create(self, topic: str, queue_id: int, table: RecordTable) -> TopicConfig:
         """Return the topic; create it if it is missing, may be created and could take the row.
 

@@ -7,7 +7,7 @@ from dataclasses import KW_ONLY, dataclass
 
 from ariane_broker.clients.client_table import ClientTable
 from ariane_broker.errors.public_errors import group_in_use
-from ariane_broker.groups.group_changes import GroupChanges, check_group_of_users
+from ariane_broker.groups.group_changes import GroupChanges, check_user_group
 from ariane_broker.receive.in_hand.receive_table import ReceiveTable
 from ariane_broker.retry.redriven_table import RedrivenTable
 from ariane_broker.retry.return_table import ReturnTable
@@ -51,7 +51,7 @@ class GroupDeletion:
         Raises:
             ServiceError: GROUP_NAME_ILLEGAL, GROUP_NOT_FOUND or GROUP_IN_USE.
         """
-        check_group_of_users(consumer_group)
+        check_user_group(consumer_group)
         members = self.clients.members(consumer_group)
         if members:
             raise group_in_use(consumer_group, len(members))

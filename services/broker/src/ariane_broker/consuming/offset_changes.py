@@ -19,7 +19,7 @@ from ariane_broker.errors.public_errors import (
 )
 from ariane_broker.groups.consumer_groups import ConsumerGroups
 from ariane_broker.groups.consumer_offsets import ConsumerOffsets, GroupOffset
-from ariane_broker.groups.group_changes import GroupChanges, check_group_of_users
+from ariane_broker.groups.group_changes import GroupChanges, check_user_group
 from ariane_broker.groups.queue_locks import QueueLocks
 from ariane_broker.log.cold_reads import QUERIES, ColdReads
 from ariane_broker.log.log_epochs import LogEpochs
@@ -148,7 +148,7 @@ class OffsetChanges:
         Raises:
             ServiceError: GROUP_NAME_ILLEGAL or FIELD_INVALID.
         """
-        check_group_of_users(consumer_group)
+        check_user_group(consumer_group)
         if not queues:
             queues = self._offsets.queues_of(consumer_group)
         for place, queue in enumerate(queues):

@@ -9,7 +9,7 @@ from ariane_broker.clients.client_table import ClientTable
 from ariane_broker.errors.public_errors import group_in_use
 from ariane_broker.groups.consumer_groups import ConsumerGroups
 from ariane_broker.groups.consumer_offsets import ConsumerOffsets, GroupOffset
-from ariane_broker.groups.group_changes import check_group_of_users
+from ariane_broker.groups.group_changes import check_user_group
 from ariane_broker.receive.in_hand.receive_table import ReceiveTable
 from ariane_servicekit import in_turns
 
@@ -49,7 +49,7 @@ class OffsetDeletion:
             ServiceError: GROUP_NAME_ILLEGAL, GROUP_NOT_FOUND, or GROUP_IN_USE while live members
                 subscribe to the topic; then nothing has changed.
         """
-        check_group_of_users(consumer_group)
+        check_user_group(consumer_group)
         self.groups.get(consumer_group)
         self._refuse_in_use(consumer_group, topic)
         places = sorted(await in_turns(self.offsets.walk(consumer_group, topic)))

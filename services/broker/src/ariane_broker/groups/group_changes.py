@@ -24,7 +24,6 @@ from ariane_broker.groups.consumer_groups import (
     GroupConfig,
 )
 from ariane_record import IllegalName, check_group_name
-from ariane_record.names import is_system_group
 from ariane_servicekit import in_turns
 from ariane_servicekit.errors import ServiceError
 from ariane_servicekit.security.gate.charging import name_room
@@ -193,17 +192,3 @@ def check_user_group(consumer_group: str) -> None:
         check_group_name(consumer_group)
     except IllegalName:
         raise group_name_illegal(consumer_group) from None
-
-
-def check_group_of_users(consumer_group: str) -> None:
-    """Refuse a name that no group of users has, not even one that a Java broker left.
-
-    Raises:
-        ServiceError: GROUP_NAME_ILLEGAL.
-    """
-    try:
-        check_group_name(consumer_group, system=True)
-    except IllegalName:
-        raise group_name_illegal(consumer_group) from None
-    if is_system_group(consumer_group):
-        raise group_name_illegal(consumer_group)

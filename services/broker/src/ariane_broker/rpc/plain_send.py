@@ -14,6 +14,7 @@ from ariane_broker.errors.public_errors import message_type_mismatch
 from ariane_broker.log.promise import AcknowledgedLevel, Demand
 from ariane_broker.rpc.translation.delay_wire import delay_of
 from ariane_broker.rpc.translation.stored_message import EncodingDefaults, plain_message, type_of
+from ariane_broker.topics.topic_changes import check_user_topic
 from ariane_broker.topics.topic_table import TopicConfig, TopicMessageType
 from ariane_ordering import group_position
 from ariane_record import (
@@ -112,7 +113,7 @@ class SendMessages:
         if queue_id is None and sequence is not None:
             raise field_invalid("queue_id", "is needed with a sequence: each queue has its own")
         if topic != TRACE_TOPIC:  # The only system topic that clients write to.
-            self._topics.check_name(topic)
+            check_user_topic(topic)
         block, unique_ids = self._encode(topic, messages, sequence, is_half=bool(half_group))
         if queue_id is None:
             config = await self._topics.find_or_create(topic, 0, block)

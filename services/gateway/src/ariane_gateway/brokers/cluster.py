@@ -8,8 +8,6 @@ from contextlib import contextmanager
 from ariane_gateway.brokers.acting import ClusterTls, acting
 from ariane_gateway.refusal_kinds import Refusal
 from ariane_gateway.refusals import Refused, refused_by
-from ariane_record.errors import IllegalName
-from ariane_record.names import check_topic_name, is_system_topic
 from ariane_sdk.client.session import Session
 from ariane_sdk.errors import ArianeError, CallError
 from ariane_sdk.net.connections import Connections
@@ -78,13 +76,12 @@ class Cluster:
         """The route of a topic that exists.
 
         Raises:
-            Refused: No broker has the topic (``TOPIC_ILLEGAL``: and none makes such a name), or no
-                name server answered.
+            Refused: No broker has the topic or no name server answered.
         """
         try:
             return await self._opened.routes.get(topic)
         except ArianeError as error:
-            raise _without_route(topic, error) from error
+            raise refused_by(error) from error
 
     async def primary(self, broker_name: str, topic: str) -> str:
         """The address of the process to call at a broker that has a topic.
@@ -156,13 +153,3 @@ def refusing() -> Iterator[None]:
         yield
     except ArianeError as error:
         raise refused_by(error) from error
-
-
-def _without_route(topic: str, error: ArianeError) -> Refused:
-    refused = refused_by(error)
-    if refused.kind is Refusal.TOPIC_UNKNOWN and not is_system_topic(topic):
-        try:
-            check_topic_name(topic)
-        except IllegalName as illegal:
-            return Refused(Refusal.TOPIC_ILLEGAL, str(illegal))
-    return refused

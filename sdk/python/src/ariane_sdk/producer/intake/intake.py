@@ -249,7 +249,7 @@ class Intake:
         self, message: Message, options: SendOptions, future: asyncio.Future[SendResult] | None
     ) -> None:
         try:
-            info = self._info(message.topic, of_java=type(message) is RelayedMessage)
+            info = self._info(message.topic)
             if self._route_wait.must_wait(info, message, options):
                 check_types(message)
                 self._encoding.check(message)
@@ -315,14 +315,14 @@ class Intake:
             info.properties.of_tag(message.tag)  # So that later ones are taken as usual ones.
         return row
 
-    def _info(self, topic: str, *, of_java: bool = False) -> TopicInfo:
+    def _info(self, topic: str) -> TopicInfo:
         """Return what is known of a topic, with or without a route."""
         known = self._topics.get(topic)
         if known is not None:
             return known
         parts = self._parts
         info = TopicInfo(
-            checked_topic(topic, of_java=of_java),
+            checked_topic(topic),
             id_digits=parts.unique_ids.digit_count,
             sequenced=parts.settings.idempotent,
             sticky_first=parts.random.getrandbits(16),
