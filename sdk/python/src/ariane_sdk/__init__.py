@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ariane_sdk.cluster.dead_letters import Redrive as Redrive
     from ariane_sdk.cluster.group_report import GroupMember as GroupMember
     from ariane_sdk.cluster.group_report import MemberKind as MemberKind
+    from ariane_sdk.cluster.group_report import MembersByGroup as MembersByGroup
     from ariane_sdk.cluster.group_report import QueueHold as QueueHold
     from ariane_sdk.cluster.group_report import QueueLag as QueueLag
     from ariane_sdk.cluster.group_report import StreamQuery as StreamQuery

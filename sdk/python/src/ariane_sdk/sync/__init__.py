@@ -24,6 +24,7 @@ from ariane_sdk.cluster.dead_letters import DeadLetter, DeadLetterChunk, DeadLet
 from ariane_sdk.cluster.group_report import (
     GroupMember,
     MemberKind,
+    MembersByGroup,
     QueueHold,
     QueueLag,
     StreamQuery,
@@ -106,6 +107,7 @@ __all__ = [
     "MachineRoom",
     "MachineRoomNearby",
     "MemberKind",
+    "MembersByGroup",
     "Message",
     "MessageListener",
     "MessageModel",
