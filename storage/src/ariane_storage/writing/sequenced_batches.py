@@ -15,7 +15,6 @@ from ariane_record import ProducerSequence
 from ariane_record.layout import PropertyName
 from ariane_record.names import DELAY_TOPIC, TIMER_TOPIC
 from ariane_record.single.producer_sequence import SEQUENCE_BYTES, SEQUENCE_PREFIX, decode_sequence
-from ariane_storage.log.records.fields import FieldColumn
 from ariane_storage.log.scan import Stretch
 
 _PARKED: Final = frozenset({DELAY_TOPIC.encode(), TIMER_TOPIC.encode()})
@@ -23,7 +22,6 @@ _GOING: Final = re.compile(
     rf"{PropertyName.REAL_TOPIC}\x01([^\x02]+)\x02"
     rf"{PropertyName.REAL_QUEUE_ID}\x01([0-9]{{1,9}})\x02".encode()
 )
-_PREFIX: Final = np.frombuffer(SEQUENCE_PREFIX, f"V{len(SEQUENCE_PREFIX)}")
 
 
 class SequencedBatch(NamedTuple):
@@ -50,16 +48,12 @@ class SequencedBatch(NamedTuple):
 def sequenced_batches(stretch: Stretch) -> list[SequencedBatch]:
     """The batches that begin in a stretch, in the order of the log."""
     places = stretch.places
-    roomy = np.flatnonzero(places.ends - places.properties_starts >= SEQUENCE_BYTES)
-    if not len(roomy):
-        return []
-    prefixes = FieldColumn(
-        places.buffer, _PREFIX.dtype, places.properties_starts[roomy], stride=0
-    ).get()
-    rows = roomy[prefixes == _PREFIX]
+    begins = places.properties_starts
+    roomy = places.ends - begins >= SEQUENCE_BYTES
+    rows = np.flatnonzero(places.with_text(SEQUENCE_PREFIX, begins, roomy))
     if not len(rows):
         return []
-    starts = places.properties_starts[rows]
+    starts = begins[rows]
     values = places.texts(starts, starts + SEQUENCE_BYTES)
     topics = places.texts(places.topic_starts[rows], places.topic_ends[rows])
     properties = places.texts(starts + SEQUENCE_BYTES, places.ends[rows])

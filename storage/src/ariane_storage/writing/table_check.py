@@ -52,6 +52,7 @@ PARKED_TOPICS: Final = frozenset({DELAY_TOPIC, TIMER_TOPIC})
 
 _LENGTH_BYTES: Final = 2
 _LENGTHS_WRONG: Final = "its lengths do not add up to its size"
+_TOPIC_DIFFERS: Final = "its topic is not that of the block"
 _BODY_CRC: Final = FIELD_STARTS["body_crc"]
 _BODY_LENGTH: Final = FIELD_STARTS["body_length"]
 _unpack_number = Struct(">I").unpack_from
@@ -126,10 +127,7 @@ def check_table(
     if not _are_headers_sound(table, headers, bits, magics, stride):
         _explain_headers(table, headers, magics)
     body_lengths = _body_lengths(headers, bits)
-    if topics.count(topics[0]) == len(topics):
-        lengths = _check_lengths(records, starts, ends, stride, body_lengths, topics[0])
-    else:
-        lengths = _check_lengths_of_rows(table, starts, ends, body_lengths, topics)
+    lengths = _check_lengths(table, starts, ends, stride, body_lengths, topics)
     has_checksums = check_properties(
         table, ends, stride, lengths, needs_checksums=limits.checksum, sequences=sequences
     )
@@ -288,64 +286,77 @@ def _body_lengths(headers: NDArray[np.void], bits: HeaderBits) -> int | Int64s:
 
 
 def _check_lengths(  # noqa: PLR0917 - the places of one table.
-    records: ByteBuffer,
+    table: RecordTable,
     starts: Int64s,
     ends: Int64s,
     stride: int,
     body_lengths: int | Int64s,
-    counted_topic: bytes,
-) -> int | Int64s:
-    """Check that topics and properties fill the rest of records; return the properties' lengths."""
-    width = len(counted_topic) + _LENGTH_BYTES
-    if stride and isinstance(body_lengths, int):
-        # One form: topic and length of the properties are the same bytes in every later record.
-        place = HEADER_BYTES + body_lengths
-        later = stride - place - width
-        first = int(ends[0]) - place - width
-        if min(first, later) >= 0 and max(first, later) <= PROPERTIES_BYTES_MAX:
-            count = len(starts)
-            expected = counted_topic + later.to_bytes(_LENGTH_BYTES, "big")
-            of_first = counted_topic + first.to_bytes(_LENGTH_BYTES, "big")
-            shape = FieldColumn(records, f"V{width}", starts + place, stride).get()
-            if shape.tobytes() == of_first + expected * (count - 1):
-                return _lengths_after(first, later, count)
-    topic_starts = starts + HEADER_BYTES + body_lengths
-    require(topic_starts + width <= ends, _LENGTHS_WRONG)
-    topics = FieldColumn(records, f"V{len(counted_topic)}", topic_starts, 0).get()
-    if topics.tobytes() != counted_topic * len(ends):
-        wanted = np.frombuffer(counted_topic, topics.dtype)
-        require(topics == wanted, "its topic is not that of the block")
-    length_places = topic_starts + len(counted_topic)
-    lengths = FieldColumn(records, ">u2", length_places, 0).get().astype(np.int64)
-    require(length_places + _LENGTH_BYTES + lengths == ends, _LENGTHS_WRONG)
-    require(lengths <= PROPERTIES_BYTES_MAX, "properties larger than the format can say")
-    same = int(lengths[0])
-    return same if bool((lengths == same).all()) else lengths
-
-
-def _check_lengths_of_rows(
-    table: RecordTable,
-    starts: Int64s,
-    ends: Int64s,
-    body_lengths: int | Int64s,
     topics: Sequence[bytes],
 ) -> int | Int64s:
-    """``_check_lengths`` for rows of several topics."""
+    """Check that topics and properties fill the rest of records; return the properties' lengths."""
+    of_one_topic = topics.count(topics[0]) == len(topics)
+    if of_one_topic and stride and isinstance(body_lengths, int):
+        lengths = _even_lengths(table.records, starts, ends, stride, body_lengths, topics[0])
+        if lengths is not None:
+            return lengths
+    widths: int | Int64s = len(topics[0])
+    if not of_one_topic:
+        widths = np.fromiter(map(len, topics), np.int64, len(topics)).repeat(table.counts)
     topic_starts = starts + HEADER_BYTES + body_lengths
-    widths = np.fromiter(map(len, topics), np.int64, len(topics))
-    properties_starts = topic_starts + (widths + _LENGTH_BYTES).repeat(table.counts)
-    lengths = ends - properties_starts
-    require((lengths >= 0) & (lengths <= PROPERTIES_BYTES_MAX), _LENGTHS_WRONG)
-    in_records = FieldColumn(table.records, ">u2", properties_starts - _LENGTH_BYTES, 0).get()
-    require(in_records == lengths, _LENGTHS_WRONG)
-    width = int(widths.max())
-    texts = _text_rows(table.records, topic_starts, width)
-    expected = np.array(topics, f"S{width}").view(np.uint8).reshape(-1, width)
-    different = texts != expected.repeat(table.counts, axis=0)
-    # The bytes after a shorter topic are not compared.
-    different &= (np.arange(width) < widths[:, None]).repeat(table.counts, axis=0)
-    require(~different.any(axis=1), "its topic is not that of its row")
+    topic_ends = topic_starts + widths
+    found: Int64s = ends - topic_ends - _LENGTH_BYTES
+    require(found >= 0, _LENGTHS_WRONG)
+    if of_one_topic:
+        texts = FieldColumn(table.records, f"V{widths}", topic_starts, 0).get()
+        if texts.tobytes() != topics[0] * len(ends):
+            require(texts == np.frombuffer(topics[0], texts.dtype), _TOPIC_DIFFERS)
+    else:
+        _check_topics(table, topic_starts, widths, topics)
+    said = FieldColumn(table.records, ">u2", topic_ends, 0).get()
+    require(said == found, _LENGTHS_WRONG)
+    require(found <= PROPERTIES_BYTES_MAX, "properties larger than the format can say")
+    same = int(found[0])
+    return same if bool((found == same).all()) else found
+
+
+def _even_lengths(  # noqa: PLR0917 - the places of one table.
+    records: ByteBuffer,
+    starts: Int64s,
+    ends: Int64s,
+    stride: int,
+    body_length: int,
+    topic: bytes,
+) -> int | Int64s | None:
+    """The properties' lengths of records of one form; None if something does not fit.
+
+    Topic and length of the properties are the same bytes in every record but the first.
+    """
+    place, width = HEADER_BYTES + body_length, len(topic) + _LENGTH_BYTES
+    later = stride - place - width
+    first = int(ends[0]) - place - width
+    if min(first, later) < 0 or max(first, later) > PROPERTIES_BYTES_MAX:
+        return None
+    shape = FieldColumn(records, f"V{width}", starts + place, stride).get().tobytes()
+    said = [topic + length.to_bytes(_LENGTH_BYTES, "big") for length in (first, later)]
+    if shape != said[0] + said[1] * (len(starts) - 1):
+        return None
+    if first == later:
+        return later
+    lengths = np.full(len(starts), later, np.int64)
+    lengths[0] = first
     return lengths
+
+
+def _check_topics(
+    table: RecordTable, starts: Int64s, widths: int | Int64s, topics: Sequence[bytes]
+) -> None:
+    """Check that the records of each row are of its topic."""
+    width = max(map(len, topics))
+    expected = np.array(topics, f"S{width}").view(np.uint8).reshape(-1, width)
+    different = _text_rows(table.records, starts, width) != expected.repeat(table.counts, axis=0)
+    # The bytes after a shorter topic are not compared.
+    different &= np.arange(width) < np.reshape(widths, (-1, 1))
+    require(~different.any(axis=1), _TOPIC_DIFFERS)
 
 
 def _text_rows(records: ByteBuffer, places: Int64s, width: int) -> NDArray[np.uint8]:
@@ -357,12 +368,3 @@ def _text_rows(records: ByteBuffer, places: Int64s, width: int) -> NDArray[np.ui
         records = bytes(records) + bytes(width)
     texts = FieldColumn(records, f"V{width}", places, 0).get()
     return texts.view(np.uint8).reshape(-1, width)
-
-
-def _lengths_after(first: int, later: int, count: int) -> int | Int64s:
-    """Lengths with another one for the first record; one number if all are equal."""
-    if first == later:
-        return later
-    lengths = np.full(count, later, np.int64)
-    lengths[0] = first
-    return lengths

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ariane_broker.delay.parked.queue_progress import QueueProgress, copied_marks, encoded_marks
+from ariane_broker.log.derived.log_rows import records_where, text_begins
 from ariane_broker.log.derived.snapshots import Document, SnapshotState
 from ariane_broker.queue_key import QueueKey
-from ariane_broker.retry.text_rows import starts_with
-from ariane_record import PropertyName, RecordFields, decode_record
+from ariane_record import PropertyName, RecordFields
 from ariane_record.names import DEAD_LETTER_PREFIX
 from ariane_storage.log.records.fields import Int64s
 from ariane_storage.log.scan import Stretch
@@ -76,15 +76,9 @@ class RedrivenTable(SnapshotState):
 
     def replay(self, stretch: Stretch) -> None:
         """Note the dead letters that a stretch of the log shows as sent back."""
-        places = stretch.places
-        rows = np.flatnonzero(
-            starts_with(places.buffer, places.properties_starts, places.ends, _HEAD)
-        )
+        marked = text_begins(stretch, stretch.places.properties_starts, _HEAD)
         found: dict[QueueKey, list[int]] = {}
-        for start, end in zip(
-            places.starts[rows].tolist(), places.ends[rows].tolist(), strict=True
-        ):
-            record = decode_record(places.buffer[start:end], verify=False)
+        for record in records_where(stretch, marked):
             if not record.half_offset:
                 continue  # A producer wrote this.
             source = record.properties[PropertyName.REDRIVEN_FROM].rsplit("/", 2)

@@ -11,12 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-import numpy as np
-
+from ariane_broker.log.derived.log_rows import records_where, text_begins
 from ariane_broker.log.derived.snapshots import Document, SnapshotState
 from ariane_broker.retry.failed_records import returned_record
-from ariane_broker.retry.text_rows import starts_with
-from ariane_record import PropertyName, RecordFields, decode_record
+from ariane_record import PropertyName, RecordFields
 from ariane_record.names import DEAD_LETTER_PREFIX, DELAY_TOPIC, RETRY_PREFIX, TIMER_TOPIC
 from ariane_storage.config import DELAY_LEVELS_MS
 from ariane_storage.log.scan import Stretch
@@ -26,7 +24,7 @@ RETURN_COUNT_MAX: Final = 50_000
 """Returns that are remembered; the oldest is forgotten first."""
 
 _WAITING_TOPICS: Final = (DELAY_TOPIC, TIMER_TOPIC)
-_PARKED: Final = f"{PropertyName.REAL_TOPIC}\x01{RETRY_PREFIX}".encode()
+_PARKED: Final = f"{PropertyName.REAL_TOPIC}\x01{RETRY_PREFIX}"
 
 
 class Returned(NamedTuple):
@@ -103,15 +101,11 @@ class ReturnTable(SnapshotState):
     def replay(self, stretch: Stretch) -> None:
         """Note the returns in a stretch of the log."""
         places = stretch.places
-        wanted = starts_with(places.buffer, places.topic_starts, places.ends, RETRY_PREFIX)
-        wanted |= starts_with(places.buffer, places.topic_starts, places.ends, DEAD_LETTER_PREFIX)
-        wanted |= starts_with(
-            places.buffer, places.properties_starts, places.ends, _PARKED.decode()
-        )
-        rows = np.flatnonzero(wanted)
-        spans = zip(places.starts[rows].tolist(), places.ends[rows].tolist(), strict=True)
-        for start, end in spans:
-            self.restore(decode_record(places.buffer[start:end], verify=False))
+        wanted = text_begins(stretch, places.topic_starts, RETRY_PREFIX)
+        wanted |= text_begins(stretch, places.topic_starts, DEAD_LETTER_PREFIX)
+        wanted |= text_begins(stretch, places.properties_starts, _PARKED)
+        for fields in records_where(stretch, wanted):
+            self.restore(fields)
 
     def restore(self, fields: RecordFields) -> None:
         """Note the return in one record; records come in the order of the log."""

@@ -95,6 +95,22 @@ class RecordPlaces:
             born_shift=self.born_shift[which],
         )
 
+    def with_text(self, text: bytes, begins: Int64s, among: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Which of some records have a text at a place: bool[count].
+
+        Args:
+            text: The text.
+            begins: The place in each record.
+            among: The records that have as many bytes there.
+        """
+        rows = np.flatnonzero(among)
+        found = np.zeros(len(among), np.bool_)
+        if len(rows):
+            kind = f"V{len(text)}"
+            there = FieldColumn(self.buffer, kind, begins[rows], 0).get()
+            found[rows] = there == np.frombuffer(text, kind)
+        return found
+
     def text(self, begins: Int64s, ends: Int64s, row: int) -> bytes:
         """One range of the buffer, copied: that of a row."""
         return bytes(self.buffer[int(begins[row]) : int(ends[row])])

@@ -1,4 +1,4 @@
-"""The records of a stretch of the log that concern transactions, found by column."""
+"""The records of a stretch of the log that concern a state, found by column."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from numpy.typing import NDArray
 
 from ariane_record import RecordFields, SystemFlag, decode_record
 from ariane_record.layout import TRANSACTION_MASK
-from ariane_storage.log.records.fields import FieldColumn
+from ariane_storage.log.records.fields import Int64s
 from ariane_storage.log.scan import Stretch
 
 
 def is_of_topic(stretch: Stretch, topic: str) -> NDArray[np.bool_]:
     """Whether records are of a topic: bool[count]."""
-    places = stretch.places
-    wanted = topic.encode()
-    found: NDArray[np.bool_] = places.topic_ends - places.topic_starts == len(wanted)
-    rows = np.flatnonzero(found)
-    if len(rows):
-        kind = f"V{len(wanted)}"
-        names = FieldColumn(places.buffer, kind, places.topic_starts[rows], stride=0).get()
-        found[rows] = names == np.frombuffer(wanted, kind)
-    return found
+    places, text = stretch.places, topic.encode()
+    fit = places.topic_ends - places.topic_starts == len(text)
+    return places.with_text(text, places.topic_starts, fit)
+
+
+def text_begins(stretch: Stretch, begins: Int64s, prefix: str) -> NDArray[np.bool_]:
+    """Where a text of each record, from ``begins`` on, begins with a prefix: bool[count]."""
+    text = prefix.encode()
+    return stretch.places.with_text(text, begins, stretch.places.ends - begins >= len(text))
 
 
 def is_committed(stretch: Stretch) -> NDArray[np.bool_]:
