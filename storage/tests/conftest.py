@@ -44,7 +44,7 @@ def _read_repaired(store: Store, *queue_and_offset: Any, **options: Any) -> Queu
         return store.read_queue(*queue_and_offset, **options)
     except QueueUnderRepair:
         assert store.repairs.needed
-        assert store.repairs.run()
+        assert store.keeping.repair_queues()
         return store.read_queue(*queue_and_offset, **options)
 
 

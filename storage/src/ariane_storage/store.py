@@ -29,6 +29,7 @@ from ariane_storage.log.records.fields import Int64s
 from ariane_storage.log.scan import Stretch
 from ariane_storage.parts import StoreParts
 from ariane_storage.queues.consume_queue_entry import Entries
+from ariane_storage.queues.repair_requests import RepairRequests
 from ariane_storage.queues.time_lookup import TimeBoundary
 from ariane_storage.reading.filter import Filter
 from ariane_storage.reading.log_walk import offset_before, stretches_of_log
@@ -37,7 +38,6 @@ from ariane_storage.reading.read import QueueRead
 from ariane_storage.reading.record_finder import KeyQuery, RecordFinder
 from ariane_storage.reading.selection import Selection
 from ariane_storage.recovery.opening import open_parts
-from ariane_storage.recovery.queue_repairs import QueueRepairs
 from ariane_storage.recovery.recovery import ProgressCallback, RecoveryReport
 from ariane_storage.store_files import StoreFiles, mark_stopped
 from ariane_storage.writing.append import Appended
@@ -61,8 +61,8 @@ class Store:
     _reader: QueueReader
     recovery: RecoveryReport
     """The report of its opening."""
-    repairs: QueueRepairs
-    """Rebuilds wrong entries of queues."""
+    repairs: RepairRequests
+    """Asks for repairs of queues: reads do, and the opening of the store."""
     keeping: Keeper
     """Upkeep beside appends and reads: due flushes, retention, deletion."""
     copying: LogCopy
@@ -133,7 +133,7 @@ class Store:
         self._finder = RecordFinder(parts)
         self._appender = Appender(parts)
         self._reader = QueueReader(parts)
-        self.repairs = QueueRepairs(parts.repairs, self.keeping.repair_queues)
+        self.repairs = parts.repairs
         self.copying = LogCopy(parts, self.keeping)
         self._parts = parts
 

@@ -64,7 +64,7 @@ def test_files_of_two_queues_that_are_exchanged_beside_us(bench, other, first_en
                 read = store.read_queue(*queue, queue_offset, max_count=max_count, max_bytes=9999)
             except QueueUnderRepair as error:
                 repairs.append(error.queue_offset)
-                (repair,) = store.repairs.run()
+                (repair,) = store.keeping.repair_queues()
                 assert (repair.topic, repair.queue_id, repair.lost) == (*queue, 0)
                 continue
             records, begin = b"".join(read.chunks), 0
@@ -130,7 +130,7 @@ def test_a_file_that_was_exchanged_is_mended_though_nobody_wants_its_tags(bench)
     exchange(bench, queue_file(bench, "flights", 0, 8), queue_file(bench, "delays", 0, 8))
     with bench.open() as store:
         assert store.repairs.needed
-        assert {repair.topic for repair in store.repairs.run()} == {"flights", "delays"}
+        assert {repair.topic for repair in store.keeping.repair_queues()} == {"flights", "delays"}
         (code,) = np.unique(store.queue_entries("flights", 0, 0, max_count=99)["tags_code"])
         read = store.read_queue(
             "flights", 0, 0, max_count=99, max_bytes=9999, wanted=Tagged(int(code))
@@ -193,7 +193,7 @@ def test_a_time_is_not_looked_up_in_records_of_another_queue(bench, boundary):
         )
     with pytest.raises(QueueUnderRepair):
         looked_up()
-    assert store.repairs.run()
+    assert store.keeping.repair_queues()
     assert looked_up() == sound
     store.close()
 
@@ -214,7 +214,7 @@ def test_records_are_not_given_by_entries_of_another_queue(bench):
     assert astray.tolist() == list(range(8))
     with pytest.raises(QueueUnderRepair):
         store.check_lost(("flights", 0), astray)
-    assert store.repairs.run()
+    assert store.keeping.repair_queues()
     assert records().tolist() == list(range(30))
     store.close()
 
@@ -235,7 +235,7 @@ def test_queues_do_not_begin_later_for_entries_that_lead_astray(bench, read_all)
     bench.clock.advance(100 * 24 * 3600 * 1000)
     assert store.keeping.apply_retention().deleted
     assert store.repairs.needed
-    assert store.repairs.run()
+    assert store.keeping.repair_queues()
     begin = store.queue_bounds("flights", 0)[0]
     kept = read_all(store, "flights", 0)
     # Whatever the log still has is read.
@@ -265,7 +265,7 @@ def test_reads_of_a_foreign_file_look_at_no_more_than_they_give(bench, monkeypat
             store.read_queue("flights", 0, queue_offset, max_count=3000, max_bytes=1 << 20)
     assert not scans
     steps = []
-    (repair,) = store.repairs.run(steps.append)
+    (repair,) = store.keeping.repair_queues(steps.append)
     assert (repair.begin, repair.end, repair.restored) == (0, 3000, 3000)
     assert len(scans) == 1
     assert steps[-1].done_bytes == steps[-1].total_bytes == store.max_offset
@@ -285,7 +285,7 @@ def test_the_log_is_scanned_once_for_all_queues_that_need_it(bench, read_all, mo
     scans = []
     scan = queue_repair.scan
     monkeypatch.setattr(queue_repair, "scan", lambda *given: scans.append(given) or scan(*given))
-    assert len(store.repairs.run()) == 3
+    assert len(store.keeping.repair_queues()) == 3
     assert len(scans) == 1
     for queue in QUEUES:
         assert bodies(read_all(store, *queue)) == expected(queue)
@@ -300,8 +300,8 @@ def test_a_repair_ends_when_the_store_is_to_be_closed(bench):
     bench.disk.write(path, bytes(len(bench.disk.read(path))))
     with pytest.raises(QueueUnderRepair):
         store.read_queue("flights", 0, 8, max_count=1, max_bytes=1)
-    store.repairs.stop()
-    assert store.repairs.run() == []
+    store.repairs.stopped = True
+    assert store.keeping.repair_queues() == []
     with pytest.raises(QueueUnderRepair):
         store.read_queue("flights", 0, 8, max_count=1, max_bytes=1)
     store.close()
@@ -320,7 +320,7 @@ def test_a_queue_that_is_deleted_meanwhile_is_not_mended(bench):
         if store.queue_bounds("flights", 0)[1]:
             store.keeping.delete_queues("flights")
 
-    assert store.repairs.run(delete) == []
+    assert store.keeping.repair_queues(delete) == []
     store.flush_derived()
     assert bench.disk.names(bench.root / "consumequeue") == ["delays"]
     store.close()

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from ariane_broker.environment import Environment
-from ariane_broker.following.followed_state import FollowedState
 from ariane_broker.following.log_mending import LogMending
 from ariane_broker.following.lost_end import LostEnd
 from ariane_broker.following.replica_client import ReplicaClient, ReplicaIdentity
@@ -92,14 +91,16 @@ def _reading(
     )
     # No epoch is known here: requests with one are refused, and name the primary.
     epochs = LogEpochs(store, log.statistics, draw=lambda _: 0)
-    followed = FollowedState(topics, StateFile(files.config / "topics.json", environment.disk))
+    topics_file = StateFile(files.config / "topics.json", environment.disk)
 
     lookup = QueueLookup(store, topics, log.cold_reads, open_log=gate.open)
     retention = TopicRetention(store, topics, lookup, log.cold_reads)
 
     async def read_state() -> None:
         loop = asyncio.get_running_loop()
-        followed.take(await loop.run_in_executor(environment.threads.keeper, followed.read))
+        document = await loop.run_in_executor(environment.threads.keeper, topics_file.load)
+        if document is not None:
+            topics.load(document)
 
     async def hide() -> None:
         if not gate.is_agreeing():

@@ -9,10 +9,12 @@ from typing import Any, Final
 
 import click
 
-from ariane_record import decode_record
+from ariane_record import RecordFields, decode_record
+from ariane_record.checksums.checksum import crc32
 from ariane_record.control_characters import shown
+from ariane_record.errors import BodyDamaged
 from ariane_record.layout import Host
-from ariane_storage.commands.body import body_facts
+from ariane_record.single.compression import original_body
 from ariane_storage.commands.output import (
     EXIT_DAMAGED,
     folder_argument,
@@ -211,3 +213,17 @@ def record_row(record: memoryview) -> dict[str, Any]:
 def _host_text(host: Host) -> str:
     address, port = host
     return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+
+
+def body_facts(message: RecordFields) -> dict[str, Any]:
+    """Length and CRC-32 of a body after decompression; None if it cannot be decompressed."""
+    body: bytes | None
+    try:
+        body = original_body(message.body, message.system_flag)
+    except BodyDamaged:
+        body = None
+    return {
+        "body_length": None if body is None else len(body),
+        "body_crc32": None if body is None else crc32(body),
+        "stored_body_length": len(message.body),
+    }

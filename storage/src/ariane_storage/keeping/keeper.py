@@ -463,8 +463,13 @@ class Keeper:
         # This may flush a full index file, whose failure counts like any other.
         parts.guard.watch(parts.index.settle)
 
-    def repair_queues(self, progress: ProgressCallback | None) -> list[QueueRepair]:
-        """Rebuild wrong entries of queues; see ``QueueRepairs.run``."""
+    def repair_queues(self, progress: ProgressCallback | None = None) -> list[QueueRepair]:
+        """Rebuild the entries that ``Store.repairs`` asks for; may read the whole log. Any thread.
+
+        Raises:
+            StoreFull: No space for the entries; reads request them again.
+            StorePoisoned: The disk failed.
+        """
         parts = self._parts
         asked = parts.repairs.take()
         try:

@@ -17,7 +17,8 @@ class RepairRequests:
         self._asked: dict[ConsumeQueue, int] = {}
         self._running: frozenset[ConsumeQueue] = frozenset()
 
-    def __bool__(self) -> bool:
+    @property
+    def needed(self) -> bool:
         """Whether there are requests that no repair has taken."""
         return bool(self._asked)
 

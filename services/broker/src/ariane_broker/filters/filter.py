@@ -2,12 +2,53 @@
 
 from __future__ import annotations
 
+import re
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ariane_broker.errors.public_errors import filter_expression_invalid
 from ariane_broker.filters.expression import FilterExpression, FilterLanguage
-from ariane_broker.filters.sql import sql_filter
 from ariane_broker.filters.tags import TagFilter, parse_tags
-from ariane_broker.filters.uploaded import parse_filter_version
+from ariane_record.decoding.columns import RecordColumns
 from ariane_servicekit.errors import feature_not_available
+from ariane_sql92 import Condition, ConditionInvalid, compile_condition
+from ariane_storage.queues.consume_queue_entry import Entries
 from ariane_storage.reading.filter import Filter
+
+CONDITIONS_KEPT: Final = 1024
+
+
+class SqlFilter:
+    """A filter of messages whose properties fulfil a condition."""
+
+    def __init__(self, condition: Condition) -> None:
+        self.looks_per_record = condition.part_count
+        """As many as the condition has parts; entries do not contain properties."""
+        self._condition = condition
+
+    def entries_mask(self, entries: Entries) -> NDArray[np.bool_]:
+        """As ``Filter``: all entries."""
+        return np.ones(len(entries), np.bool_)
+
+    def records_mask(self, records: RecordColumns) -> NDArray[np.bool_]:
+        """As ``Filter``: by the condition."""
+        return self._condition.mask(records.properties)
+
+
+@lru_cache(maxsize=CONDITIONS_KEPT)
+def sql_filter(text: str) -> SqlFilter:
+    """The filter of a condition; the same one as long as the condition is in use.
+
+    Raises:
+        ServiceError: FILTER_EXPRESSION_INVALID.
+    """
+    try:
+        return SqlFilter(compile_condition(text))
+    except ConditionInvalid as error:
+        raise filter_expression_invalid(text, error.position, error.reason) from error
 
 
 def filter_for(expression: FilterExpression, *, exact: bool = True) -> Filter | None:
@@ -47,3 +88,19 @@ def check_filter(expression: FilterExpression) -> None:
         parse_filter_version(expression.text)
     else:
         filter_for(expression)
+
+
+_FILTER_VERSION: Final = re.compile(r"[A-Za-z0-9_-]{1,120}@[0-9a-f]{12,64}", re.ASCII)
+
+
+def parse_filter_version(text: str) -> str:
+    """Return the text of a subscription if it is "name@version".
+
+    Raises:
+        ServiceError: FILTER_EXPRESSION_INVALID.
+    """
+    if not _FILTER_VERSION.fullmatch(text):
+        raise filter_expression_invalid(
+            text, 0, 'an uploaded filter is "name@version", with 12 to 64 hex digits of its version'
+        )
+    return text

@@ -140,7 +140,7 @@ class StoreKeeping:
         A repair of queues is interrupted: the next start begins it anew.
         """
         if self._known_damage is not None:
-            self._store.repairs.stop()
+            self._store.repairs.stopped = True
         await self._repairing.stop()
         if self._repair is not None:
             await asyncio.wait((self._repair,))
@@ -206,7 +206,7 @@ class StoreKeeping:
         _log.warning("queue_repair_begun")
         progress = RecoveryProgress("queue_repair_progress")
         loop = asyncio.get_running_loop()
-        self._repair = loop.run_in_executor(None, self._store.repairs.run, progress)
+        self._repair = loop.run_in_executor(None, self._store.keeping.repair_queues, progress)
         try:
             repairs = await asyncio.shield(self._repair)
         except (StorePoisoned, StoreFull) as error:

@@ -21,13 +21,11 @@ from ariane_broker.read.queue_lookup import QueueLookup
 from ariane_broker.read.range_pull import Projection, PullRange, RangeOrder
 from ariane_broker.rpc.answer_leases import hold_seconds_max, lease_of
 from ariane_broker.rpc.pull_stream import PullStream, StreamOrder
-from ariane_broker.rpc.translation.plain_pull_wire import (
-    plain_order,
-    queue_messages,
-)
 from ariane_broker.rpc.translation.pull_wire import (
+    plain_order,
     pull_answer,
     pull_order,
+    queue_messages,
     range_answer,
     stream_answer,
 )
