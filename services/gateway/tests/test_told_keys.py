@@ -102,7 +102,10 @@ async def closed(tmp_path):
         yield certificates, channel, str(gateway), start_without_admin
 
 
-MAY = "allow PUBLISH topic orders; allow SUBSCRIBE group billing"
+MAY = (
+    "allow PUBLISH topic orders; allow SUBSCRIBE group billing;"
+    "allow PUBLISH topic near from 127.0.0.0/8; allow PUBLISH topic far from 10.0.0.0/8"
+)
 
 
 async def told_rules_of(client, group):
@@ -123,7 +126,7 @@ async def test_a_gateway_lets_in_whom_admin_knows_within_their_rights(closed, co
     certificates, channel, gateway, start_without_admin = closed
     root = await channel(*certificates.user("root"))
     users = UserServiceStub(root)
-    for topic in ("orders", "bills"):
+    for topic in ("orders", "bills", "near", "far"):
         request = topic_pb.CreateTopicRequest()
         request.topic.topic = topic
         request.topic.read_queue_count = request.topic.write_queue_count = 1
@@ -147,6 +150,7 @@ async def test_a_gateway_lets_in_whom_admin_knows_within_their_rights(closed, co
 
     await until(lambda: sent("orders"), dp.OK)
     assert await sent("bills") == dp.FORBIDDEN
+    assert (await sent("near"), await sent("far")) == (dp.OK, dp.FORBIDDEN)
     assert await told_rules_of(client, "billing") == dp.OK
     assert await told_rules_of(client, "others") == dp.FORBIDDEN
     sign(stranger, "AK1", "another")

@@ -23,6 +23,7 @@ from ariane_servicekit.security.caller import Caller, CallerKind
 from ariane_servicekit.security.gate.access_mode import AccessMode
 from ariane_servicekit.security.gate.gate import Gate
 from ariane_servicekit.security.rules.rule_book import RuleBook
+from ariane_testkit.access_rules import entries_of
 from ariane_wire import Identity
 
 on_sqlite = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
@@ -196,6 +197,27 @@ async def test_a_rocketmq_key_is_sealed_and_told_to_gateways_only(users, databas
         moved = update(ACCESS_CREDENTIAL).where(ACCESS_CREDENTIAL.c.credential_id == "AK1")
         connection.execute(moved.values(user="bert"))
     assert told() == [("AK2", "bert", "s-2")]
+
+
+async def test_gateways_are_told_whose_address_matters(users, database, credentials):
+    for user in ("anna", "bert"):
+        await give_secret(users, user, f"AK-{user}")
+
+    def judged_by_address():
+        return [key.user for key in credentials.gateway_keys() if key.by_address]
+
+    store = UserStore(database)
+    store.update_policy("anna", entries_of("allow PUBLISH topic orders"), 0)
+    assert judged_by_address() == []
+    store.update_policy("role:nearby", entries_of("deny GET topic * from 10.0.0.0/8"), 0)
+    assert judged_by_address() == []
+    await users.UpdateUser(
+        user_pb.UpdateUserRequest(user="bert", roles=user_pb.RoleList(roles=["nearby"])), None
+    )
+    assert judged_by_address() == ["bert"]
+    near = entries_of("allow PUBLISH topic orders from 10.0.0.0/8")
+    store.update_policy("anna", near, store.policy("anna").version)
+    assert judged_by_address() == ["anna", "bert"]
 
 
 @on_sqlite

@@ -175,6 +175,42 @@ async def test_half_messages_go_to_those_who_may_send(running_closed, refused):
         assert (answer.client_id, answer.outcome) == ("o", client_pb.TRANSACTION_OUTCOME_COMMIT)
 
 
+async def test_clients_of_gateways_are_asked_by_rights_from_their_own_address(
+    running_closed, refused
+):
+    async with running_closed(
+        "anna: allow PUBLISH topic orders",
+        "bert: allow PUBLISH topic orders from 127.0.0.0/8",
+        "olga: allow PUBLISH topic orders from 10.0.0.0/8",
+    ) as broker:
+        root, anna = await broker.of("root"), await broker.of("anna")
+        checker, gateway = await broker.of(MemberKind.CHECKER), await broker.of(MemberKind.GATEWAY)
+        await root.create_topic("orders")
+        await anna.store_half("u1", group="pay")
+        stream = await attached(gateway, client_id="gateway-1")
+
+        async def tell(user):
+            hello = client_pb.ClientHello(client_id=f"of-{user}", producer_groups=["pay"])
+            client = client_pb.RelayedClient(
+                hello=hello, address="10.0.0.7:4242", reachable=True, user=user
+            )
+            relayed = client_pb.RelayedClients(present=[client])
+            await stream.write(client_pb.AttachRequest(relayed_clients=relayed))
+            listing = client_pb.ListClientsRequest()
+            async with asyncio.timeout(20):
+                while f"of-{user}" not in str(await root.clients.ListClients(listing)):  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+
+        check = transaction_pb.CheckTransactionRequest(transaction_id="u1")
+        await tell("bert")  # The gateway's address is of his network, and he is not there.
+        refusal = await refused(checker.transactions.CheckTransaction(check))
+        assert refusal.reason == "CLIENT_NOT_ATTACHED"
+        await tell("olga")
+        asking = asyncio.ensure_future(checker.transactions.CheckTransaction(check))
+        assert (await stream.read()).client_id == "of-olga"
+        asking.cancel()
+
+
 async def test_receipts_are_judged_by_what_they_settle(running_closed, refused):
     async with running_closed(
         f"anna: {CONSUMER}", "bert: allow SUBSCRIBE group g; allow SUBSCRIBE topic other"

@@ -23,6 +23,8 @@ class AccessKey(NamedTuple):
     """What is signed with."""
     ends_ms: int = 0
     """When it stops to hold, in ms since 1970; 0 for never."""
+    by_address: bool = False
+    """Whether brokers judge the user by the address that it calls from."""
 
     def __repr__(self) -> str:
         """Name it without the secret."""

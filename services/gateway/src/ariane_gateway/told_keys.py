@@ -144,4 +144,4 @@ def _nobody_asks() -> None:
 
 def _key_of(told: key_pb.GatewayKey) -> AccessKey:
     ends_ms = told.expire_time.ToMilliseconds() if told.HasField("expire_time") else 0
-    return AccessKey(told.user, told.secret_key, ends_ms)
+    return AccessKey(told.user, told.secret_key, ends_ms, told.by_address)

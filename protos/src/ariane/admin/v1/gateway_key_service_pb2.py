@@ -26,7 +26,7 @@ from ariane.common.v1 import access_pb2 as ariane_dot_common_dot_v1_dot_access__
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n)ariane/admin/v1/gateway_key_service.proto\x12\x0f\x61riane.admin.v1\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x19\n\x17WatchGatewayKeysRequest\"S\n\x18WatchGatewayKeysResponse\x12)\n\x04keys\x18\x01 \x03(\x0b\x32\x1b.ariane.admin.v1.GatewayKey\x12\x0c\n\x04last\x18\x02 \x01(\x08\"s\n\nGatewayKey\x12\x12\n\naccess_key\x18\x01 \x01(\t\x12\x0c\n\x04user\x18\x02 \x01(\t\x12\x12\n\nsecret_key\x18\x03 \x01(\t\x12/\n\x0b\x65xpire_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp2\x8d\x01\n\x11GatewayKeyService\x12x\n\x10WatchGatewayKeys\x12(.ariane.admin.v1.WatchGatewayKeysRequest\x1a).ariane.admin.v1.WatchGatewayKeysResponse\"\r\xca\xf3\x18\t\n\x04\x08\t\x10\x01\x12\x01\x06\x30\x01\x42>\n\x12mq.ariane.admin.v1P\x01Z&ariane.mq/go/arianepb/admin/v1;adminv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n)ariane/admin/v1/gateway_key_service.proto\x12\x0f\x61riane.admin.v1\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x19\n\x17WatchGatewayKeysRequest\"S\n\x18WatchGatewayKeysResponse\x12)\n\x04keys\x18\x01 \x03(\x0b\x32\x1b.ariane.admin.v1.GatewayKey\x12\x0c\n\x04last\x18\x02 \x01(\x08\"\x87\x01\n\nGatewayKey\x12\x12\n\naccess_key\x18\x01 \x01(\t\x12\x0c\n\x04user\x18\x02 \x01(\t\x12\x12\n\nsecret_key\x18\x03 \x01(\t\x12/\n\x0b\x65xpire_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\nby_address\x18\x05 \x01(\x08\x32\x8d\x01\n\x11GatewayKeyService\x12x\n\x10WatchGatewayKeys\x12(.ariane.admin.v1.WatchGatewayKeysRequest\x1a).ariane.admin.v1.WatchGatewayKeysResponse\"\r\xca\xf3\x18\t\n\x04\x08\t\x10\x01\x12\x01\x06\x30\x01\x42>\n\x12mq.ariane.admin.v1P\x01Z&ariane.mq/go/arianepb/admin/v1;adminv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -40,8 +40,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_WATCHGATEWAYKEYSREQUEST']._serialized_end=151
   _globals['_WATCHGATEWAYKEYSRESPONSE']._serialized_start=153
   _globals['_WATCHGATEWAYKEYSRESPONSE']._serialized_end=236
-  _globals['_GATEWAYKEY']._serialized_start=238
-  _globals['_GATEWAYKEY']._serialized_end=353
-  _globals['_GATEWAYKEYSERVICE']._serialized_start=356
-  _globals['_GATEWAYKEYSERVICE']._serialized_end=497
+  _globals['_GATEWAYKEY']._serialized_start=239
+  _globals['_GATEWAYKEY']._serialized_end=374
+  _globals['_GATEWAYKEYSERVICE']._serialized_start=377
+  _globals['_GATEWAYKEYSERVICE']._serialized_end=518
 # @@protoc_insertion_point(module_scope)

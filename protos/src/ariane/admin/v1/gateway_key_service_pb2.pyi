@@ -76,12 +76,17 @@ class GatewayKey(_message.Message):
     USER_FIELD_NUMBER: _builtins.int
     SECRET_KEY_FIELD_NUMBER: _builtins.int
     EXPIRE_TIME_FIELD_NUMBER: _builtins.int
+    BY_ADDRESS_FIELD_NUMBER: _builtins.int
     access_key: _builtins.str
     """Names the key in each call."""
     user: _builtins.str
     """The user who it proves a client to be."""
     secret_key: _builtins.str
     """What clients sign with."""
+    by_address: _builtins.bool
+    """Whether entries of the user's policies name networks: brokers then have to know from where its
+    clients call. Those of other users share calls to brokers, wherever they are.
+    """
     @_builtins.property
     def expire_time(self) -> _timestamp_pb2.Timestamp:
         """When it stops to hold. Absent: never."""
@@ -93,10 +98,11 @@ class GatewayKey(_message.Message):
         user: _builtins.str = ...,
         secret_key: _builtins.str = ...,
         expire_time: _timestamp_pb2.Timestamp | None = ...,
+        by_address: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["expire_time", b"expire_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["access_key", b"access_key", "expire_time", b"expire_time", "secret_key", b"secret_key", "user", b"user"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["access_key", b"access_key", "by_address", b"by_address", "expire_time", b"expire_time", "secret_key", b"secret_key", "user", b"user"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -116,11 +116,13 @@ def user_name() -> str:
     return caller.name if caller.kind is CallerKind.USER else ""
 
 
-def relayed_caller(user: str) -> Caller | None:
+def relayed_caller(user: str, address: str) -> Caller | None:
     """Who a client is that the caller, a gateway, tells of.
 
     Args:
         user: Its user, as the gateway says; empty if it does not know.
+        address: Its address and port, as the gateway sees it: entries with networks are judged by
+            it, and never by the gateway's own.
     """
     call = current_call()
     if call is None:
@@ -128,7 +130,8 @@ def relayed_caller(user: str) -> Caller | None:
     gateway = call.caller
     if not user or gateway.member_kind is not MemberKind.GATEWAY:
         return gateway
-    return Caller(CallerKind.USER, gateway.peer, user, acting=gateway)
+    peer = f"ipv6:{address}" if address.startswith("[") else f"ipv4:{address}"
+    return Caller(CallerKind.USER, peer, user, acting=gateway)
 
 
 def may_publish(caller: Caller | None, topic: str) -> bool:

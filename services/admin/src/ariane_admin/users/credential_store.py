@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Row, delete, func, insert, select
 
+from ariane.admin.v1.access_policy_service_pb2 import AccessPolicy
 from ariane.admin.v1.gateway_key_service_pb2 import GatewayKey
 from ariane.admin.v1.user_service_pb2 import (
     CREDENTIAL_KIND_ROCKETMQ_KEY,
@@ -15,10 +16,10 @@ from ariane.admin.v1.user_service_pb2 import (
     Credential,
 )
 from ariane.common.v1.access_rules_pb2 import PublicKey
-from ariane_admin.database.tables import ACCESS_CREDENTIAL, ACCESS_USER
+from ariane_admin.database.tables import ACCESS_CREDENTIAL, ACCESS_POLICY, ACCESS_USER
 from ariane_admin.servicers.times import time_of
 from ariane_admin.users.quota_store import credentials_max
-from ariane_admin.users.rows import changing, found
+from ariane_admin.users.rows import changing, found, subjects_of
 from ariane_admin.users.secret_seal import SecretSeal
 from ariane_servicekit import StartRefused, feature_not_available, field_invalid, get_logger
 from ariane_servicekit.database import Database
@@ -110,7 +111,10 @@ class CredentialStore:
     def gateway_keys(self) -> list[GatewayKey]:
         """The RocketMQ keys of enabled users, by access key, as far as they open."""
         keys = []
+        by_address: frozenset[str] | None = None
         for row in self._sealed_rows():
+            if by_address is None:
+                by_address = self._judged_by_address()
             try:
                 secret = self._opened(row)
             except ValueError as error:
@@ -119,16 +123,31 @@ class CredentialStore:
             ends = None if row.expire_ms is None else time_of(row.expire_ms)
             keys.append(
                 GatewayKey(
-                    access_key=row.credential_id, user=row.user, secret_key=secret, expire_time=ends
+                    access_key=row.credential_id,
+                    user=row.user,
+                    secret_key=secret,
+                    expire_time=ends,
+                    by_address=not by_address.isdisjoint(subjects_of(row.user, row.roles)),
                 )
             )
         return keys
+
+    def _judged_by_address(self) -> frozenset[str]:
+        """Subjects of policies in which an entry names networks."""
+        with self._database.reading() as connection:
+            return frozenset(
+                row.subject
+                for row in connection.execute(select(ACCESS_POLICY))
+                if any(
+                    entry.source_networks for entry in AccessPolicy.FromString(row.policy).entries
+                )
+            )
 
     def _sealed_rows(self) -> Sequence[Row[Any]]:
         if self._seal is None:
             return ()
         asked = (
-            select(ACCESS_CREDENTIAL)
+            select(ACCESS_CREDENTIAL, ACCESS_USER.c.roles)
             .join(ACCESS_USER, ACCESS_USER.c.name == _C.user)
             .where(_C.kind == CREDENTIAL_KIND_ROCKETMQ_KEY, ACCESS_USER.c.enabled)
             .order_by(_C.credential_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -10,6 +11,7 @@ from sqlalchemy import Connection, Row, select, update
 
 from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane_admin.database.tables import ACCESS_USER, ACCESS_VERSION
+from ariane_admin.users.policy_check import ROLE_PREFIX
 from ariane_servicekit import ServiceError
 from ariane_servicekit.database import Database
 
@@ -26,6 +28,11 @@ def changing(database: Database) -> Iterator[tuple[Connection, int]]:
         connection.execute(update(ACCESS_VERSION).values(version=version + 1))
         made = connection.execute(select(version)).scalar_one()
         yield connection, int(made)
+
+
+def subjects_of(user: str, roles: str) -> list[str]:
+    """The subjects of the policies that hold for a user, whose roles are as its row has them."""
+    return [user, *(ROLE_PREFIX + role for role in json.loads(roles))]
 
 
 def found(connection: Connection, name: str) -> Row[Any]:

@@ -101,7 +101,7 @@ class RelayedClients:
         Raises:
             ServiceError: FIELD_INVALID.
         """
-        hello, caller = relayed.hello, relayed_caller(relayed.user)
+        hello, caller = relayed.hello, relayed_caller(relayed.user, relayed.address)
         if not hello.client_id:
             raise field_invalid("relayed_clients.hello.client_id", "must be set")
         check_client_id(hello.client_id, "relayed_clients.hello.client_id")

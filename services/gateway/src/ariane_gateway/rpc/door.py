@@ -15,7 +15,7 @@ from grpc import aio
 from apache.rocketmq.v2.definition_pb2 import Code
 from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane_gateway.access_keys import AccessKeys
-from ariane_gateway.brokers.acting import USER
+from ariane_gateway.brokers.acting import USER, acted_for
 from ariane_gateway.refusals import Refused
 from ariane_gateway.rpc.caller import Caller
 from ariane_gateway.rpc.signature import SignatureRefused, Signer, signer_of
@@ -76,14 +76,15 @@ class Door:
                 signer = signer_of(headers, self._keys.find, self._now())
             except SignatureRefused as refused:
                 raise Illegal(Code.UNAUTHORIZED, str(refused)) from None
-        USER.set(signer.user)
+        address = _address_of(context.peer())
+        USER.set(acted_for(signer.user, address if signer.by_address else ""))
         # None if the caller set no deadline, although the stub's type has no None.
         remaining_s: float | None = context.time_remaining()
         return Caller(
             client_id,
             _text(metadata.get("x-mq-language", ""))[:WORD_LENGTH_MAX],
             _text(metadata.get("x-mq-client-version", ""))[:WORD_LENGTH_MAX],
-            _address_of(context.peer()),
+            address,
             CALL_S_DEFAULT if remaining_s is None else remaining_s,
             signer.user,
             signer.access_key,

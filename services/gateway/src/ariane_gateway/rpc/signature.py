@@ -41,6 +41,8 @@ class Signer(NamedTuple):
     """With which key."""
     user: str
     """Who that is."""
+    by_address: bool = False
+    """Whether brokers judge the user by the address that it calls from."""
 
 
 class SignatureRefused(Exception):
@@ -82,7 +84,7 @@ def signer_of(
         raise SignatureRefused(
             f"the call was signed at {date!r:.40}, more than 26 hours from now; set the clock"
         )
-    return Signer(access_key, key.user)
+    return Signer(access_key, key.user, key.by_address)
 
 
 def _moment(date: str) -> datetime:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ariane_gateway.brokers.acting import USER, ClusterTls, acting_as
 from ariane_gateway.brokers.cluster import Cluster, refusing
@@ -13,6 +13,9 @@ from ariane_gateway.sending.transaction_handle import TransactionHandle
 from ariane_sdk import HalfMessage, Producer, ProducerSettings
 from ariane_sdk.errors import ArianeError
 from ariane_sdk.message import RelayedMessage
+
+PRODUCERS_MAX: Final = 1024
+"""Producers that are kept: one for each user, or address of one who is judged by it."""
 
 
 class Sent(NamedTuple):
@@ -54,10 +57,12 @@ class Sending:
         self._name_servers = name_servers
         self._settings = settings
         self._producers: dict[str, Producer] = {}
+        self._closing: set[asyncio.Task[None]] = set()
 
     async def close(self) -> None:
         """Wait for the outcome of all sends, and disconnect."""
-        await asyncio.gather(*(producer.close() for producer in self._producers.values()))
+        closing = (producer.close() for producer in self._producers.values())
+        await asyncio.gather(*closing, *self._closing)
 
     async def send(self, message: RelayedMessage, timeout_s: float) -> Sent:
         """Send one message, and wait until it is as safe as its broker promises.
@@ -136,4 +141,12 @@ class Sending:
             producer = self._producers.setdefault(user, made)
             if producer is not made:  # Another call was faster.
                 await made.close()
+            elif len(self._producers) > PRODUCERS_MAX:
+                self._close(self._producers.pop(next(iter(self._producers))))
         return producer
+
+    def _close(self, producer: Producer) -> None:
+        """Have a producer end its sends; nobody gets it any more."""
+        closing = asyncio.create_task(producer.close(), name="gateway-producer-closes")
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
