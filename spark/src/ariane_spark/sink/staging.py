@@ -17,6 +17,7 @@ from uuid import uuid4
 import numpy as np
 
 from ariane.broker.v1.transaction_service_pb2 import StageBatchRecordsRequest
+from ariane_record.single.compression import BodyPacking
 from ariane_sdk import MessageQueue
 from ariane_sdk.errors import CallError, ColumnIllegal
 from ariane_spark.calls.batch_transactions import Attempt, BatchTransactions
@@ -110,10 +111,10 @@ class StagedAttempt:
 
     def _add(self, share: TopicRows, broker_name: str, queue_ids: NDArray[np.int32] | None) -> None:
         # The SDK checks tables that it sends the same way, so both guarantees refuse the same rows.
-        from ariane_record.encoding.columns.packed_columns import ColumnPacking  # noqa: PLC0415 - it needs Arrow.
+        from ariane_record.encoding.columns.packed_columns import packed_columns  # noqa: PLC0415 - it needs Arrow.
         from ariane_sdk.message_tables import table_parts  # noqa: PLC0415 - the same.
 
-        packing = ColumnPacking(
+        packing = BodyPacking(
             self._compression.kind,
             self._compression.level,
             size_bytes_min=self._compression.bytes_min,
@@ -126,7 +127,7 @@ class StagedAttempt:
         except ColumnIllegal as error:
             raise row_refusal(error, share.rows, error.row, self._name) from error
         for part in parts:
-            messages, times_ms = packing.packed(part.messages), part.delivery_times_ms
+            messages, times_ms = packed_columns(part.messages, packing), part.delivery_times_ms
             for start, stop in self._cuts(share.topic, messages):
                 chosen = slice(part.first_row + start, part.first_row + stop)
                 if queue_ids is None:

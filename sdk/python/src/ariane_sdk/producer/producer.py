@@ -314,7 +314,10 @@ class Producer(ProducerLife):
             from ariane_sdk.producer.intake.columns_intake import ColumnsIntake  # noqa: PLC0415 - see above.
 
             self._columns_intake = ColumnsIntake(
-                self._intake.whole_rows, settings=self._settings, clock=self._clock
+                self._intake.whole_rows,
+                self._intake.encoding.packing,
+                settings=self._settings,
+                clock=self._clock,
             )
         take_all = partial(
             self._columns_intake.take_all,

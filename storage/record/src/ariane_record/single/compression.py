@@ -18,12 +18,15 @@ from functools import partial
 from typing import Any, Final
 
 from ariane_record.errors import BodyDamaged, CodecMissing
-from ariane_record.layout import COMPRESSION_TYPE_MASK, SystemFlag
+from ariane_record.layout import COMPRESSION_TYPE_MASK, ByteBuffer, SystemFlag
 
 DECOMPRESSED_BYTES_MAX: Final = 32 << 20
 """The most bytes of a decompressed body: eight times the brokers' limit for bodies."""
 
 _DECOMPRESSED_ZSTD_WINDOW_MAX: Final = 32 << 20
+_NEVER_BYTES: Final = 1 << 62
+"""No body is that large."""
+
 _LZ4_HIGH_LEVEL_MIN: Final = 3
 """Below it LZ4 has only one level."""
 
@@ -76,6 +79,39 @@ def body_compressor(kind: Compression, level: int) -> Callable[[Any], bytes]:
     if kind is Compression.ZLIB:
         return partial(zlib.compress, level=level)
     raise ValueError("there is nothing to compress with")
+
+
+class BodyPacking:
+    """Compresses large bodies, one by one; ``packed_columns`` does it by column."""
+
+    def __init__(self, kind: Compression, level: int, *, size_bytes_min: int) -> None:
+        """Choose the format.
+
+        Args:
+            kind: The format, or ``NONE``.
+            level: From 1, fast, to 9, small.
+            size_bytes_min: Smaller bodies are stored as they are.
+
+        Raises:
+            CodecMissing: The library of the format is not installed.
+        """
+        self.is_off = kind is Compression.NONE
+        """Whether no body is ever compressed."""
+        self.size_bytes_min = _NEVER_BYTES if self.is_off else size_bytes_min
+        """Smaller bodies are stored as they are."""
+        self.system_flag = kind.system_flag
+        """The bits of the system flag of a compressed body."""
+        self.compress = bytes if self.is_off else body_compressor(kind, level)
+        """Compresses a body, without Python code."""
+
+    def packed(self, body: ByteBuffer) -> tuple[ByteBuffer, int]:
+        """Compress a large body, unless that makes it larger.
+
+        Returns:
+            The body as it is to be stored, and the bits of the system flag that say how.
+        """
+        compressed = self.compress(body)
+        return (compressed, self.system_flag) if len(compressed) < len(body) else (body, 0)
 
 
 def original_body(

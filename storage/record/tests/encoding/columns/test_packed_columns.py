@@ -8,8 +8,8 @@ import pytest
 from ariane_record.encoding.block import BlockEncoder
 from ariane_record.encoding.columns.column_encoder import encode_columns
 from ariane_record.encoding.columns.message_columns import MessageColumns
-from ariane_record.encoding.columns.packed_columns import ColumnPacking
-from ariane_record.single.compression import Compression, body_compressor
+from ariane_record.encoding.columns.packed_columns import packed_columns
+from ariane_record.single.compression import BodyPacking, Compression, body_compressor
 
 NOISE = random.Random(1).randbytes(3000)
 BODIES = [b"small", b"a teapot, " * 300, b"", NOISE, b"x" * 1000, b"y" * 999]
@@ -27,9 +27,9 @@ def columns_of(bodies, body_type=None):
 @pytest.mark.parametrize("body_type", [pa.binary(), pa.large_binary()])
 def test_records_are_those_of_messages(kind, body_type):
     whole = columns_of([b"before", *BODIES, b"behind"], body_type)
-    packing = ColumnPacking(kind, 5, size_bytes_min=1000)
+    packing = BodyPacking(kind, 5, size_bytes_min=1000)
 
-    packed = packing.packed(whole.slice(1, 1 + len(BODIES)))
+    packed = packed_columns(whole.slice(1, 1 + len(BODIES)), packing)
     block = encode_columns("orders", packed, born_timestamp_ms=7)
 
     encoder = BlockEncoder("orders", size_bytes_max=1 << 20)
@@ -44,7 +44,9 @@ def test_records_are_those_of_messages(kind, body_type):
 
 
 def test_flags_go_along_with_their_rows():
-    packed = ColumnPacking(Compression.ZLIB, 5, size_bytes_min=1000).packed(columns_of(BODIES))
+    packed = packed_columns(
+        columns_of(BODIES), BodyPacking(Compression.ZLIB, 5, size_bytes_min=1000)
+    )
 
     assert (packed.slice(1, 3).system_flag != 0).tolist() == PACKED[1:3]
     assert (packed.take(pa.array([4, 0, 1]).to_numpy()).system_flag != 0).tolist() == [
@@ -57,11 +59,11 @@ def test_flags_go_along_with_their_rows():
 @pytest.mark.parametrize(
     "packing",
     [
-        ColumnPacking(Compression.NONE, 5, size_bytes_min=0),
-        ColumnPacking(Compression.ZSTD, 5, size_bytes_min=1 << 20),
+        BodyPacking(Compression.NONE, 5, size_bytes_min=0),
+        BodyPacking(Compression.ZSTD, 5, size_bytes_min=1 << 20),
     ],
 )
 def test_columns_with_nothing_to_compress_are_returned_as_they_are(packing):
     columns = columns_of(BODIES)
 
-    assert packing.packed(columns) is columns
+    assert packed_columns(columns, packing) is columns

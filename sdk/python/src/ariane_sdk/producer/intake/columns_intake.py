@@ -15,13 +15,13 @@ from ariane_record.encoding.columns.arrow_texts import (
     even_binaries,
     java_hashes,
     lengths_of,
-    own_octets,
 )
 from ariane_record.encoding.columns.column_encoder import encode_columns, record_sizes
 from ariane_record.encoding.columns.message_columns import MessageColumns
-from ariane_record.encoding.columns.packed_columns import ColumnPacking
+from ariane_record.encoding.columns.packed_columns import packed_columns
 from ariane_record.encoding.message_properties import TopicProperties
 from ariane_record.encoding.record_table import RecordTable
+from ariane_record.single.compression import BodyPacking
 from ariane_record.single.message_id import UniqueIds
 from ariane_sdk.errors import ArianeError
 from ariane_sdk.message_queue import MessageQueue
@@ -85,20 +85,18 @@ class _Call(NamedTuple):
 class ColumnsIntake:
     """Takes tables and sends them."""
 
-    def __init__(self, whole_rows: WholeRows, *, settings: ProducerSettings, clock: Clock) -> None:
-        """Choose the compression.
-
-        Raises:
-            CodecMissing: The library that would compress bodies is not installed.
-        """
+    def __init__(
+        self,
+        whole_rows: WholeRows,
+        packing: BodyPacking,
+        *,
+        settings: ProducerSettings,
+        clock: Clock,
+    ) -> None:
         self._whole_rows = whole_rows
+        self._packing = packing
         self._settings = settings
         self._clock = clock
-        self._packing = ColumnPacking(
-            settings.compression,
-            settings.compression_level,
-            size_bytes_min=settings.compress_bytes_min,
-        )
 
     async def take_all(
         self,
@@ -178,7 +176,7 @@ class ColumnsIntake:
             times_ms = part.delivery_times_ms
             yield TablePart(
                 part.first_row + start,
-                self._packing.packed(part.messages.slice(start, stop)),
+                packed_columns(part.messages.slice(start, stop), self._packing),
                 None if times_ms is None else times_ms[start:stop],
             )
 
@@ -218,14 +216,9 @@ class ColumnsIntake:
     ) -> Iterator[tuple[int, int]]:
         """Divide the rows of a queue."""
         messages = share.messages
-        count = len(messages)
         rows_max = ROWS_AT_ONCE_MAX
-        if share.queue is None and count:
-            rows_max = min(rows_max, info.share_count(count, spread_count))
-        if not messages.have_properties and 0 < count <= rows_max:
-            beside = info.properties.of_tag("").overhead_bytes + COLUMN_BYTES + DELIVERY_TIME_BYTES
-            if own_octets(messages.body).size + beside * count <= self._settings.batch_bytes_max:
-                return iter(((0, count),))
+        if share.queue is None and len(messages):
+            rows_max = min(rows_max, info.share_count(len(messages), spread_count))
         sizes = record_sizes(info.topic, messages, unique_id_bytes=UNIQUE_ID_DIGITS_MAX)
         sizes += COLUMN_BYTES
         if messages.keys is not None:

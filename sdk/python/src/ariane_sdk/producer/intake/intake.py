@@ -46,8 +46,9 @@ class Intake:
         )
         self.whole_rows = WholeRows(parts, self._open_rows, sending)
         """Sends messages that are encoded in one go."""
-        self._encoding = MessageEncoding(settings=settings, clock=clock)
-        self._plain_bytes_max = self._encoding.plain_bytes_max
+        self.encoding = MessageEncoding(settings=settings, clock=clock)
+        """Checks and encodes messages one by one."""
+        self._plain_bytes_max = self.encoding.plain_bytes_max
         self._loop = asyncio.get_running_loop()
         self._topics: dict[str, TopicInfo] = {}
         self._route_wait = RouteWait(
@@ -252,7 +253,7 @@ class Intake:
             info = self._info(message.topic)
             if self._route_wait.must_wait(info, message, options):
                 check_types(message)
-                self._encoding.check(message)
+                self.encoding.check(message)
                 self._route_wait.park(info, message, options, future)
             else:
                 self._put(info, message, options, future)
@@ -268,7 +269,7 @@ class Intake:
         future: asyncio.Future[SendResult] | None,
     ) -> None:
         """Add a message to the open row of its queue."""
-        self._encoding.check(message)
+        self.encoding.check(message)
         queue = None
         if message.message_group or options is not NO_OPTIONS:
             queue = info.pinned_queue(message, options)
@@ -294,7 +295,7 @@ class Intake:
         options: SendOptions,
     ) -> Row:
         """Add a checked message to the open row of a queue; None as queue means any queue."""
-        body, properties = self._encoding.encode(info.properties, message)
+        body, properties = self.encoding.encode(info.properties, message)
         born_ms = self._clock.now_ms()
         if isinstance(message, RelayedMessage):
             born_ms = message.born_timestamp_ms

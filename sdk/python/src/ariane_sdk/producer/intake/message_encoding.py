@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias
+from typing import Final
 
 from ariane_record.encoding.message_properties import EncodedProperties, TopicProperties
 from ariane_record.errors import RecordError
-from ariane_record.layout import ByteBuffer, PropertyName, SystemFlag
-from ariane_record.single.compression import Compression, body_compressor
+from ariane_record.layout import PropertyName, SystemFlag
+from ariane_record.single.compression import BodyPacking
 from ariane_sdk.checks.delay import (
     AFTER_DELAYS,
     AT_ONCE,
@@ -30,49 +30,20 @@ TAGS_REMEMBERED_MAX: Final = 4096
 """Tags that are known to be legal."""
 
 
-NEVER_BYTES: Final = 1 << 62
-"""No body is that large."""
-
-PackedBody: TypeAlias = tuple[ByteBuffer, int]
-"""A body as it is to be stored, and the bits of the system flag that say how."""
-
-
-class BodyPacking:
-    """Compresses large bodies.
-
-    Attributes:
-        size_bytes_min: Smaller bodies are stored as they are.
-    """
-
-    def __init__(self, settings: ProducerSettings) -> None:
-        """Choose the format.
-
-        Raises:
-            CodecMissing: The library of the format is not installed.
-        """
-        kind = settings.compression
-        self._system_flag = kind.system_flag
-        if kind is Compression.NONE:
-            self.size_bytes_min = NEVER_BYTES
-        else:
-            self.size_bytes_min = settings.compress_bytes_min
-            self._compress = body_compressor(kind, settings.compression_level)
-
-    def packed(self, body: ByteBuffer) -> PackedBody:
-        """Compress a large body, unless that makes it larger."""
-        compressed = self._compress(body)
-        return (compressed, self._system_flag) if len(compressed) < len(body) else (body, 0)
-
-
 class MessageEncoding:
     """Checks and encodes messages."""
 
     def __init__(self, *, settings: ProducerSettings, clock: Clock) -> None:
         self._settings = settings
         self._clock = clock
-        self._packing = BodyPacking(settings)
+        self.packing = BodyPacking(
+            settings.compression,
+            settings.compression_level,
+            size_bytes_min=settings.compress_bytes_min,
+        )
+        """Compresses bodies."""
         self._tags_seen: set[str] = set()
-        self.plain_bytes_max = min(settings.body_bytes_max, self._packing.size_bytes_min - 1)
+        self.plain_bytes_max = min(settings.body_bytes_max, self.packing.size_bytes_min - 1)
         """Largest body in bytes that is stored without a try to compress it."""
 
     def check(self, message: Message) -> None:
@@ -109,8 +80,8 @@ class MessageEncoding:
         if message.expire_after is not None:
             at_ms = self._clock.now_ms() + expiry_ms(message)
             pairs = {**pairs, PropertyName.EXPIRES_AT: str(at_ms)}
-        if len(body) >= self._packing.size_bytes_min:
-            body, system_flag = self._packing.packed(body)
+        if len(body) >= self.packing.size_bytes_min:
+            body, system_flag = self.packing.packed(body)
         if message.expire_after is not None:
             system_flag |= SystemFlag.EXPIRES
         try:

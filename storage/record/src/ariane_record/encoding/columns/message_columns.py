@@ -19,6 +19,7 @@ Arrow is an extra of this distribution (``ariane-record[arrow]``).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
@@ -149,32 +150,38 @@ class MessageColumns:
 
     def slice(self, start: int, stop: int) -> Self:
         """Some neighbouring rows, without a copy."""
-        count = stop - start
-        tag, keys, properties = self.tag, self.keys, self.properties
-        return type(self)(
-            self.body.slice(start, count),
-            tag=tag and Tags(tag.names, tag.places[start:stop]),
-            keys=keys and keys.slice(start, stop),
-            message_group=_sliced(self.message_group, start, count),
-            properties=properties and properties.slice(start, stop),
-            delivery_time=_sliced(self.delivery_time, start, count),
-            flag=None if self.flag is None else self.flag[start:stop],
-            system_flag=None if self.system_flag is None else self.system_flag[start:stop],
+        return self._chosen(
+            lambda array: array.slice(start, stop - start),
+            lambda lists: lists.slice(start, stop),
+            lambda numbers: numbers[start:stop],
         )
 
     def take(self, rows: NDArray[np.int64]) -> Self:
         """Any rows, in the order given."""
-        chosen = pa.array(rows)
-        tag, keys, properties = self.tag, self.keys, self.properties
+        places = pa.array(rows)
+        return self._chosen(
+            lambda array: array.take(places),
+            lambda lists: lists.take(rows),
+            lambda numbers: numbers[rows],
+        )
+
+    def _chosen(
+        self,
+        of_array: Callable[[Any], Any],
+        of_lists: Callable[[Lists], Lists],
+        of_numbers: Callable[[NDArray[np.int32]], NDArray[np.int32]],
+    ) -> Self:
+        """Some rows: each column by what chooses them in columns of its kind."""
+        tag, flag, system_flag = self.tag, self.flag, self.system_flag
         return type(self)(
-            self.body.take(chosen),
-            tag=tag and Tags(tag.names, tag.places[rows]),
-            keys=keys and keys.take(rows),
-            message_group=_taken(self.message_group, chosen),
-            properties=properties and properties.take(rows),
-            delivery_time=_taken(self.delivery_time, chosen),
-            flag=None if self.flag is None else self.flag[rows],
-            system_flag=None if self.system_flag is None else self.system_flag[rows],
+            of_array(self.body),
+            tag=tag and Tags(tag.names, of_numbers(tag.places)),
+            keys=self.keys and of_lists(self.keys),
+            message_group=None if self.message_group is None else of_array(self.message_group),
+            properties=self.properties and of_lists(self.properties),
+            delivery_time=None if self.delivery_time is None else of_array(self.delivery_time),
+            flag=None if flag is None else of_numbers(flag),
+            system_flag=None if system_flag is None else of_numbers(system_flag),
         )
 
     def _check_lengths(self) -> None:
@@ -188,14 +195,6 @@ class MessageColumns:
                 f" {PRODUCER_PROPERTIES_BYTES_MAX - _OWN_BYTES_MAX} are allowed",
                 int(np.argmax(taken)),
             )
-
-
-def _sliced(array: Any, start: int, count: int) -> Any:
-    return None if array is None else array.slice(start, count)
-
-
-def _taken(array: Any, rows: Any) -> Any:
-    return None if array is None else array.take(rows)
 
 
 def _pair_bytes(name: str, lengths: NDArray[np.int64]) -> NDArray[np.int64]:
