@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ariane_record import RecordFields
-from ariane_record.encoding.block import encode_block
+from ariane_record.single.record_copy import encode_block
 from ariane_sdk import (
     DeadLetters,
     Message,

@@ -21,11 +21,11 @@ from ariane_record.checksums.checksum import crc32, range_crcs
 from ariane_record.checksums.crc_algebra import CrcFolder
 from ariane_record.control_characters import properties_hold_control_character
 from ariane_record.decoding.columns import gather_headers
-from ariane_record.encoding.block import EMPTY_CRC_PROPERTY
 from ariane_record.layout import (
     CRC_MASK,
     CRC_PROPERTY_BYTES,
     CRC_PROPERTY_PREFIX,
+    EMPTY_CRC_PROPERTY,
     HEADER,
     HEADER_BYTES,
     PROPERTIES_BYTES_MAX,

@@ -7,7 +7,6 @@ if TYPE_CHECKING:
     from ariane_record.checksums.java_hash import tag_code as tag_code
     from ariane_record.encoding.block import KEYS_MAX as KEYS_MAX
     from ariane_record.encoding.block import BlockEncoder as BlockEncoder
-    from ariane_record.encoding.block import encode_block as encode_block
     from ariane_record.encoding.record_table import RecordTable as RecordTable
     from ariane_record.errors import BlockFull as BlockFull
     from ariane_record.errors import IllegalName as IllegalName
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from ariane_record.single.producer_sequence import StoredSequence as StoredSequence
     from ariane_record.single.properties import decode_properties as decode_properties
     from ariane_record.single.properties import encode_properties as encode_properties
+    from ariane_record.single.record_copy import encode_block as encode_block
 else:
     from ariane_record.public_names import found as __getattr__  # noqa: F401 - as well.
     from ariane_record.public_names import listed as __all__  # noqa: F401 - Python looks for it.

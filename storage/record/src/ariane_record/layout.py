@@ -141,6 +141,8 @@ PROPERTY_VALUE_END: Final = b"\x02"
 CRC_PROPERTY_PREFIX: Final = b"__CRC32#\x01"
 CRC_DIGITS: Final = 10
 CRC_PROPERTY_BYTES: Final = len(CRC_PROPERTY_PREFIX) + CRC_DIGITS + len(PROPERTY_VALUE_END)
+EMPTY_CRC_PROPERTY: Final = CRC_PROPERTY_PREFIX + b"0" * CRC_DIGITS + PROPERTY_VALUE_END
+"""The room in which the broker writes the checksum of a record."""
 
 
 class PropertyName:

@@ -9,11 +9,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ariane_record import RecordCorrupted, RecordFields, decode_record, encode_record
-from ariane_record.encoding.block import encode_block
 from ariane_record.errors import RecordTooLarge
 from ariane_record.layout import HOST_FLAGS, PropertyName
 from ariane_record.single.message import EMPTY_HOST
-from ariane_record.single.record_copy import copied_block, copy_of, without_properties
+from ariane_record.single.record_copy import copied_block, copy_of, encode_block, without_properties
 from ariane_record.testing import record_fields, topic_names
 
 NOTES = st.dictionaries(

@@ -15,8 +15,12 @@ from numpy.typing import NDArray
 
 from ariane_record import ProducerSequence, RecordTable
 from ariane_record.control_characters import properties_hold_control_character
-from ariane_record.encoding.block import EMPTY_CRC_PROPERTY
-from ariane_record.layout import CRC_PROPERTY_BYTES, CRC_PROPERTY_PREFIX, PROPERTY_VALUE_END
+from ariane_record.layout import (
+    CRC_PROPERTY_BYTES,
+    CRC_PROPERTY_PREFIX,
+    EMPTY_CRC_PROPERTY,
+    PROPERTY_VALUE_END,
+)
 from ariane_record.single.producer_sequence import (
     SEQUENCE_BYTES,
     SEQUENCE_PREFIX,

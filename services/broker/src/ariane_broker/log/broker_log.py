@@ -28,10 +28,9 @@ from ariane_broker.log.statistics import BrokerStatistics
 from ariane_broker.log.store_keeping import StoreKeeping
 from ariane_broker.queue_key import QueueKey
 from ariane_record import ProducerSequence, RecordFields, RecordTable
-from ariane_record.encoding.block import encode_block
 from ariane_record.layout import Host
 from ariane_record.single.message import EMPTY_HOST
-from ariane_record.single.record_copy import RecordCopy
+from ariane_record.single.record_copy import RecordCopy, encode_block
 from ariane_storage.errors import StoreFull
 from ariane_storage.store import Store
 from ariane_storage.writing.append import Appended

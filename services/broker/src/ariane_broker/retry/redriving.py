@@ -28,9 +28,9 @@ from ariane_broker.topics.readable_topics import readable_queue
 from ariane_broker.topics.topic_table import TopicConfig, TopicTable
 from ariane_record import PropertyName, RecordFields
 from ariane_record.decoding.columns import decode_columns
-from ariane_record.encoding.block import encode_block
 from ariane_record.layout import Host
 from ariane_record.names import dead_letter_topic, retry_topic
+from ariane_record.single.record_copy import encode_block
 from ariane_servicekit.errors import field_invalid
 from ariane_servicekit.security.gate.asking import require_publish
 from ariane_storage.disk.cold import IN_MEMORY, BytesCold

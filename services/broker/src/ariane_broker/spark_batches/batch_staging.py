@@ -26,8 +26,8 @@ from ariane_broker.topics.message_types import check_message_types
 from ariane_broker.topics.system_topics import STAGE_TOPIC
 from ariane_broker.topics.topic_changes import check_user_topic
 from ariane_broker.topics.topic_table import TopicConfig, TopicMessageType
-from ariane_record.encoding.block import encode_block
 from ariane_record.layout import Host
+from ariane_record.single.record_copy import encode_block
 from ariane_servicekit.errors import field_invalid
 
 STAGE_ROOM_BYTES: Final = 48 << 10

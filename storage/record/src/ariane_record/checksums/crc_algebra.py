@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ariane_record.checksums.checksum import crc32
-from ariane_record.encoding.row_octets import differing_places
+from ariane_record.checksums.row_octets import differing_places
 from ariane_record.layout import ByteBuffer
 
 Crcs = NDArray[np.uint32]

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ariane_ordering.java_hash import MULTIPLIER, java_string_hash, signed
-from ariane_record.encoding.row_octets import differing_places
+from ariane_record.checksums.row_octets import differing_places
 
 _WORD_MASK: Final = 0xFFFFFFFF
 _SIGN_BIT: Final = 0x80000000

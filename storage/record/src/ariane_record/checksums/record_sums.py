@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from ariane_record.checksums.checksum import crc32
 from ariane_record.checksums.crc_algebra import CrcFolder, row_crcs, zero_shift, zero_unshift
-from ariane_record.encoding.block import EMPTY_CRC_PROPERTY
-from ariane_record.layout import CRC_MASK, CRC_PROPERTY_BYTES
+from ariane_record.layout import CRC_MASK, CRC_PROPERTY_BYTES, EMPTY_CRC_PROPERTY
 
 _PERIOD_BYTES: Final = 0xFFFFFFFF
 """The period of CRC-32: after so many zero bytes a register has its first value again."""

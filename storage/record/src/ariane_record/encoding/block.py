@@ -1,4 +1,4 @@
-"""Rows of messages of one topic (``record_table``): message by message, or from decoded fields."""
+"""A row of messages of one topic (``record_table``), encoded message by message."""
 
 from __future__ import annotations
 
@@ -16,20 +16,17 @@ from ariane_record.control_characters import are_pairs
 from ariane_record.encoding.record_table import RecordTable
 from ariane_record.errors import BlockFull, IllegalProperty, RecordTooLarge
 from ariane_record.layout import (
-    CRC_DIGITS,
     CRC_MASK,
     CRC_PROPERTY_BYTES,
-    CRC_PROPERTY_PREFIX,
+    EMPTY_CRC_PROPERTY,
     HEADER_BYTES,
     HOST_FLAGS,
     KEY_SEPARATOR,
     PRODUCER_PROPERTIES_BYTES_MAX,
-    PROPERTY_VALUE_END,
     ByteBuffer,
     PropertyName,
 )
 from ariane_record.single.counted_topic import counted_topic
-from ariane_record.single.message import EMPTY_HOST, RecordFields, encode_record_as
 from ariane_record.single.producer_sequence import (
     EMPTY_SEQUENCE,
     SEQUENCE_BYTES,
@@ -39,9 +36,6 @@ from ariane_record.single.producer_sequence import (
 
 KEYS_MAX: Final = 255
 """The most keys of one message in the index, including its unique id."""
-
-EMPTY_CRC_PROPERTY: Final = CRC_PROPERTY_PREFIX + b"0" * CRC_DIGITS + PROPERTY_VALUE_END
-"""The room in which the broker writes the checksum of the record."""
 
 RECORD_CRCS_COUNT_MIN: Final = 128
 """Blocks of fewer records have no ``record_crcs``: the broker computes them as fast."""
@@ -57,8 +51,6 @@ OWN_ARGUMENTS: Final = frozenset(
     }
 )
 """Properties that are arguments of their own, so that no column can contradict its record."""
-
-_EMPTY_HOSTS: Final = (EMPTY_HOST, EMPTY_HOST)
 
 _PROPERTIES_PART: Final = 4
 """The index of the properties among the parts of the first record."""
@@ -311,50 +303,7 @@ def _illegal_pair(properties: Mapping[str, str]) -> IllegalProperty:
     return IllegalProperty("empty names and values are not kept")
 
 
-def encode_block(topic: str, messages: Sequence[RecordFields]) -> RecordTable:
-    """A block of messages from decoded fields: of forwarded, retried and delayed ones.
-
-    Hosts are left to the broker, as in every block. A producer sequence belongs to the place of the
-    original, so copies do not have it; all other fields are kept. A message with more keys than the
-    index takes can be found by the first ones.
-
-    Args:
-        topic: The topic of the block, which replaces the topics of the messages.
-        messages: The messages, in this order.
-
-    Raises:
-        IllegalProperty: The format cannot hold a property.
-        RecordTooLarge: Topic or properties do not fit into a record.
-    """
-    records = [
-        encode_record_as(message, topic, _without_sequence(message.properties), _EMPTY_HOSTS)
-        for message in messages
-    ]
-    keys_of_each = [index_keys(message.unique_id, message.keys) for message in messages]
-    key_counts = [len(keys) for keys in keys_of_each]
-    joined = b"".join(records)
-    return RecordTable.of(
-        topic,
-        joined,
-        sizes=np.array([len(record) for record in records], np.int32),
-        tag_codes=np.array([tag_code(message.tag) for message in messages], np.int32),
-        key_counts=np.array(key_counts, np.uint8),
-        key_hashes=key_hashes(topic, [key for keys in keys_of_each for key in keys]),
-        crc32=crc32_of(joined),
-        forwarded=True,
-    )
-
-
 def index_keys(unique_id: str, keys: tuple[str, ...]) -> tuple[str, ...]:
     """The keys of a stored message that are in the index."""
     every = (unique_id, *keys) if unique_id else keys
     return every[:KEYS_MAX]
-
-
-def _without_sequence(properties: Mapping[str, str]) -> Mapping[str, str]:
-    """The properties of a copy."""
-    if PropertyName.PRODUCER_SEQUENCE not in properties:
-        return properties
-    kept = dict(properties)
-    kept.pop(PropertyName.PRODUCER_SEQUENCE, None)
-    return kept

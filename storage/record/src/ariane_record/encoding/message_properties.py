@@ -18,9 +18,10 @@ from typing import Final, NamedTuple
 
 from ariane_ordering import java_string_hash
 from ariane_record.checksums.java_hash import key_hashes, tag_code
-from ariane_record.encoding.block import EMPTY_CRC_PROPERTY, KEYS_MAX, encode_pairs
+from ariane_record.encoding.block import KEYS_MAX, encode_pairs
 from ariane_record.errors import RecordTooLarge
 from ariane_record.layout import (
+    EMPTY_CRC_PROPERTY,
     HEADER_BYTES,
     HOST_FLAGS,
     PRODUCER_PROPERTIES_BYTES_MAX,

@@ -6,7 +6,6 @@ For many records at once, the vector forms in ``block`` and ``columns`` are fast
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -106,24 +105,11 @@ def encode_record(fields: RecordFields, *, checksum: bool = True) -> bytes:
         IllegalProperty: The format cannot hold a property.
         RecordTooLarge: Topic or properties do not fit into their length fields.
     """
-    hosts = (fields.born_host, fields.store_host)
-    return encode_record_as(fields, fields.topic, fields.properties, hosts, checksum=checksum)
-
-
-def encode_record_as(
-    fields: RecordFields,
-    topic_name: str,
-    message_properties: Mapping[str, str],
-    hosts: tuple[Host, Host],
-    *,
-    checksum: bool = True,
-) -> bytes:
-    """``encode_record`` with another topic, other properties, other hosts (born, stored)."""
-    if PropertyName.CHECKSUM in message_properties:
+    if PropertyName.CHECKSUM in fields.properties:
         raise IllegalProperty("the checksum is not for the caller to set")
-    born_host, store_host = hosts
-    magic, topic = counted_topic(topic_name)
-    properties = encode_properties(message_properties)
+    born_host, store_host = fields.born_host, fields.store_host
+    magic, topic = counted_topic(fields.topic)
+    properties = encode_properties(fields.properties)
     properties_length = len(properties) + (CRC_PROPERTY_BYTES if checksum else 0)
     if properties_length > PROPERTIES_BYTES_MAX:
         raise RecordTooLarge(f"properties of {properties_length} bytes")

@@ -6,7 +6,8 @@
     copy                  body               properties ...
     block      | header | body | new topic | properties ...     | zeros    |  and its columns
 
-Decoding a message and encoding it again would cost four times as much. Fields that the broker owns
+Decoding a message and encoding it again would cost four times as much; messages that were decoded
+for another reason become copies, too (``encode_block``). Fields that the broker owns
 are zero, as in the block of a producer. For many records at once, ``moved_records`` does the same
 by column.
 """
@@ -19,13 +20,14 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from ariane_record.checksums.checksum import crc32
+from ariane_record.checksums.checksum import crc32, masked_crc32
 from ariane_record.checksums.java_hash import key_hash, tag_code
-from ariane_record.encoding.block import EMPTY_CRC_PROPERTY, index_keys
+from ariane_record.encoding.block import index_keys
 from ariane_record.encoding.record_table import RecordTable
 from ariane_record.errors import RecordTooLarge
 from ariane_record.layout import (
     CRC_PROPERTY_BYTES,
+    EMPTY_CRC_PROPERTY,
     HEADER_BYTES,
     HOST_FLAGS,
     PROPERTIES_BYTES_MAX,
@@ -36,7 +38,13 @@ from ariane_record.layout import (
 )
 from ariane_record.single.addresses import ip_text
 from ariane_record.single.counted_topic import counted_topic
-from ariane_record.single.message import check_checksums, find_spans, has_checksum, split_keys
+from ariane_record.single.message import (
+    RecordFields,
+    check_checksums,
+    find_spans,
+    has_checksum,
+    split_keys,
+)
 from ariane_record.single.properties import decode_properties, encode_properties, property_finder
 
 # The header with zeros (``x``) in the fields that the broker owns:
@@ -137,6 +145,37 @@ def copied_bytes(topic: str, copy: RecordCopy) -> int:
     counted = counted_topic(topic)[1]
     beside = HEADER_BYTES + len(counted) + 2 + CRC_PROPERTY_BYTES
     return beside + len(copy.body) + len(copy.properties)
+
+
+def encode_block(topic: str, messages: Sequence[RecordFields]) -> RecordTable:
+    """A table of one row of decoded messages: of retried and redriven ones.
+
+    Hosts are left to the broker. All other fields are kept but what is never copied.
+
+    Args:
+        topic: The topic of the row, which replaces the topics of the messages.
+        messages: The messages, in this order.
+
+    Raises:
+        IllegalProperty: The format cannot hold a property.
+        RecordTooLarge: Topic or properties do not fit into a record.
+    """
+    return copied_block(topic, [_copy_of_fields(message) for message in messages])
+
+
+def _copy_of_fields(message: RecordFields) -> RecordCopy:
+    pairs = {name: value for name, value in message.properties.items() if name not in _NEVER_COPIED}
+    return RecordCopy(
+        body=message.body,
+        body_crc=masked_crc32(message.body),
+        properties=encode_properties(pairs),
+        flag=message.flag,
+        system_flag=message.system_flag & ~HOST_FLAGS,
+        born_timestamp_ms=message.born_timestamp_ms,
+        born_host=message.born_host,
+        attempts=message.attempts,
+        half_offset=message.half_offset,
+    )
 
 
 def copied_block(topic: str, copies: Sequence[RecordCopy]) -> RecordTable:

@@ -24,10 +24,7 @@ from ariane_record.checksums.checksum import crc32 as crc32_of
 from ariane_record.checksums.crc_algebra import row_crcs
 from ariane_record.checksums.java_hash import tag_code
 from ariane_record.checksums.record_sums import record_crcs_of_parts, without_last_property
-from ariane_record.encoding.block import (
-    EMPTY_CRC_PROPERTY,
-    RECORD_CRCS_COUNT_MIN,
-)
+from ariane_record.encoding.block import RECORD_CRCS_COUNT_MIN
 from ariane_record.encoding.columns.arrow_texts import (
     binaries,
     bounds_of,
@@ -45,6 +42,7 @@ from ariane_record.errors import IllegalColumn, RecordTooLarge
 from ariane_record.layout import (
     CRC_MASK,
     CRC_PROPERTY_BYTES,
+    EMPTY_CRC_PROPERTY,
     HEADER,
     HEADER_BYTES,
     KEY_SEPARATOR,
