@@ -3,8 +3,15 @@
 import pytest
 
 from ariane_sdk.errors import NameServersUnreachable, RouteNotFound, ServiceUnavailable
+from ariane_spark.calls.batch_transactions import WRITE_POLICY
 from ariane_spark.calls.repetition import STRANGE_REPEATS_MAX, WARM_UP_WAITS_MAX, Repetition
 from ariane_spark.options.options import RequestPolicy
+
+
+class PeerUnreachable(ServiceUnavailable):
+    """As a home answers whose other brokers are away."""
+
+    reason = "PEER_UNREACHABLE"
 
 
 @pytest.fixture
@@ -34,6 +41,20 @@ def test_what_may_pass_is_asked_again_and_not_for_ever(repetition, waits):
     assert waits == [0.1, 0.2]
     with pytest.raises(ServiceUnavailable):
         repetition.ask(failing(3, away))
+
+
+def test_a_home_that_waits_for_another_broker_is_waited_for_and_says_so_at_once(waits, caplog):
+    """Until name servers drop the other one, 120 s after it died."""
+    repetition = Repetition(WRITE_POLICY, sleep=waits.append)
+    for error_class, least_s in ((PeerUnreachable, 120), (ServiceUnavailable, 50)):
+        caplog.clear()
+        waits.clear()
+        away = error_class("broker b does not answer", retriable=True)
+        with pytest.raises(ServiceUnavailable):
+            repetition.ask(failing(100, away), asker="query/orders")
+        assert sum(waits) > least_s
+        [record] = caplog.records
+        assert f"query/orders waits, for {sum(waits):.0f} s or longer: broker b" in record.message
 
 
 def test_a_name_server_that_has_just_started_is_waited_for(repetition, waits):

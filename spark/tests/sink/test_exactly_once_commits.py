@@ -109,7 +109,7 @@ def test_a_batch_that_was_committed_with_other_rows_is_refused_or_skipped(broker
     [
         ([STAGED[0], replace(STAGED[1], batch=SinkBatch(SINK, 6))], 7, "do not agree"),
         (STAGED, 8, "do not agree"),
-        ([STAGED[0], DONE_BEFORE], 7, "have forgotten that micro-batch 7"),
+        ([STAGED[0], DONE_BEFORE], 7, "micro-batch 7 of .* is committed, and .* sink move"),
     ],
 )
 def test_receipts_that_do_not_fit_together_commit_nothing(
@@ -119,6 +119,15 @@ def test_receipts_that_do_not_fit_together_commit_nothing(
         write.commit(receipts, batch_id)
 
     assert broker.commits == []
+
+
+def test_a_home_that_has_forgotten_a_batch_is_to_be_moved(broker, write):
+    def decided(*_):
+        raise sdk_errors.TransactionDecided("was decided before: COMMIT")
+
+    broker.commit = decided
+    with pytest.raises(CommitRefused, match="ariane sink move 'query/orders' BROKER"):
+        write.commit(STAGED, 7)
 
 
 def test_an_abort_drops_what_receipts_name_and_never_fails(broker, write, caplog):

@@ -84,7 +84,7 @@ class BatchTransactions:
         Raises:
             ArianeError: The broker does not answer, or no broker knows the home.
         """
-        return self._repetition.ask(lambda: self._find_home(sink))
+        return self._repetition.ask(lambda: self._find_home(sink), asker=sink.name)
 
     def write_queues(self, sink: Sink, topic: str) -> list[MessageQueue]:
         """The queues of a topic that a sink writes to; neighbours are on different brokers.
@@ -153,7 +153,7 @@ class BatchTransactions:
                 call = begun.pop() if begun else self._begin(broker_name, sink, request)
                 return call()
 
-            self._repetition.ask(once)
+            self._repetition.ask(once, asker=sink.name)
 
         return end
 
@@ -334,7 +334,7 @@ class BatchTransactions:
                     raise ServiceUnavailable(str(error), retriable=True) from error
                 raise
 
-        return self._repetition.ask(once)
+        return self._repetition.ask(once, asker=sink.name)
 
     def _begin(
         self,

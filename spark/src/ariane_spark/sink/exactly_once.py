@@ -152,12 +152,14 @@ class ExactlyOnceWrite:
             raise CommitRefused(f"tasks of batch {batch_id} of {batch.sink.name} do not agree")
         attempts = [attempt for each in receipts for attempt in each.attempts or ()]
         if any(each.attempts is None for each in receipts) and not calls.is_committed(batch):
-            raise CommitRefused(f"brokers have forgotten that {batch} was committed")
+            raise CommitRefused(_forgotten(batch))
         contents = reduce(Contents.plus, (each.contents for each in receipts))
         try:
             if calls.commit(batch, attempts, contents):
                 # After a crash, and for a repeated job.
                 _log.warning("%s was committed before with the same rows; it stands", batch)
+        except sdk_errors.TransactionDecided as error:
+            raise CommitRefused(_forgotten(batch)) from error
         except sdk_errors.BatchDiffers as error:
             refusal = _differs(error, batch, contents)
             if not self.options.skips_changed_batch:
@@ -246,6 +248,16 @@ def _differs(error: sdk_errors.BatchDiffers, batch: SinkBatch, contents: Content
     if error.committed_count is not None:
         before = f"with other rows, {error.committed_count} messages"
     return f"{batch}, now {contents.row_count} messages, was committed before, {before}"
+
+
+def _forgotten(batch: SinkBatch) -> str:
+    """Advice where the home does not know what another broker knows to be committed."""
+    return (
+        f"{batch} is committed, and the broker that decides for it has forgotten that, as it may"
+        " after a power loss; nothing was written. Have another broker decide, which asks all of"
+        f" them: ariane sink move '{batch.sink.name}' BROKER. Then start the query again: it"
+        " recognises the batch"
+    )
 
 
 def _ways_out(batch: SinkBatch) -> str:

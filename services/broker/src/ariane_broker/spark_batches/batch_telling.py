@@ -6,6 +6,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import Final
 
 from ariane_broker.errors.transactions import (
     is_transaction_decided,
@@ -28,6 +29,11 @@ from ariane_broker.topics.system_topics import BATCH_TOPIC
 from ariane_servicekit import ServiceError, ServicekitError, get_logger
 
 _log = get_logger(__name__)
+
+_ALONE: Final = (
+    "no other broker knows of the decision yet; this one goes on alone once name servers drop all"
+    " others, silence_s_max (120 s) after they died"
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -115,7 +121,7 @@ class BatchTelling:
                 self._append(BatchEvent.TOLD, batch, brokers=knowing)
                 self.table.told(batch, knowing)
             elif not owed.witnessed:
-                raise peer_silent(min(names), "no other broker knows of the decision yet")
+                raise peer_silent(min(names), _ALONE)
         return (late & self.table.agreements.untold_of(query_id)) - gone
 
     async def until_visible(
