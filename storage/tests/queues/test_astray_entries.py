@@ -300,7 +300,7 @@ def test_a_repair_ends_when_the_store_is_to_be_closed(bench):
     bench.disk.write(path, bytes(len(bench.disk.read(path))))
     with pytest.raises(QueueUnderRepair):
         store.read_queue("flights", 0, 8, max_count=1, max_bytes=1)
-    store.repairs.stopped = True
+    store.repairs.stop()
     assert store.keeping.repair_queues() == []
     with pytest.raises(QueueUnderRepair):
         store.read_queue("flights", 0, 8, max_count=1, max_bytes=1)

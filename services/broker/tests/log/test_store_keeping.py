@@ -60,6 +60,7 @@ class ScriptedStore:
         self.unreadable = ()
         self.is_poisoned = False
         self.repairs, self.repaired, self.keeping = ScriptedRepairs(), [], self
+        self.repair_queues = self.repairs.run
 
     def flush_due(self):
         self.turns["flush"] += 1

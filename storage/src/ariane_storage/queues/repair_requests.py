@@ -12,7 +12,7 @@ class RepairRequests:
 
     def __init__(self) -> None:
         self.stopped = False
-        """Whether the store is about to be closed: then repairs end as soon as possible."""
+        """Whether the store is about to be closed."""
         self._lock = threading.Lock()
         self._asked: dict[ConsumeQueue, int] = {}
         self._running: frozenset[ConsumeQueue] = frozenset()
@@ -21,6 +21,10 @@ class RepairRequests:
     def needed(self) -> bool:
         """Whether there are requests that no repair has taken."""
         return bool(self._asked)
+
+    def stop(self) -> None:
+        """End a repair as soon as possible, and begin no other: the store is about to be closed."""
+        self.stopped = True
 
     def ask(self, queue: ConsumeQueue, queue_offset: int) -> None:
         """Request a repair: the entry at a queue offset is wrong."""

@@ -35,7 +35,7 @@ from ariane_broker.errors.public_errors import (
 )
 from ariane_broker.log.broker_log import BrokerLog
 from ariane_broker.log.derived.producer_sequences import NextBatches, ProducerSequences
-from ariane_broker.log.promise import AcknowledgedLevel, Demand
+from ariane_broker.log.promise import AcknowledgedLevel, Demand, Promise
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.topics.message_types import check_types_of_rows
 from ariane_record import ProducerSequence, RecordTable
@@ -146,57 +146,35 @@ class AppendRecords:
         if not 1 <= len(rows) <= ROWS_MAX:
             raise field_invalid("table.topics", f"must be 1 to {ROWS_MAX}", len(rows))
         check_numbers(rows)
-        if rows.have_demands:
-            return self._take_demanding(rows, born_host)
-        if None in map(self._topics.find, rows.topics):
-            return self._take_new(rows, born_host)
+        if rows.have_demands or None in map(self._topics.find, rows.topics):
+            return self._take_each(rows, born_host)
         outcomes: list[Outcome] = []
         self._append_rows(rows, born_host, outcomes)
-        return self._with_promise(outcomes)
+        return _promised(outcomes, self._log.promise)
 
-    async def _take_new(self, rows: Rows, born_host: Host) -> Sequence[Outcome]:
-        """Append rows, some of which need a topic that does not exist yet."""
+    async def _take_each(self, rows: Rows, born_host: Host) -> Sequence[Outcome]:
+        """Append rows, some of which need a topic that does not exist yet, or demand more."""
         each = await self._create_topics(rows)
         outcomes: list[Outcome] = []
         for begin in range(0, len(each), _NEW_AT_ONCE):
+            if begin:
+                await asyncio.sleep(0)
             for row in each[begin : begin + _NEW_AT_ONCE]:
                 self._append_rows(row, born_host, outcomes)
-            await asyncio.sleep(0)
-        taken = self._with_promise(outcomes)
-        return taken if isinstance(taken, Sequence) else await taken
-
-    async def _take_demanding(self, rows: Rows, born_host: Host) -> Sequence[Outcome]:
-        """Append rows, some of which must be safer than the broker's own promise."""
-        outcomes: list[Outcome] = []
-        each_row = await self._create_topics(rows)
-        for row in each_row:
-            self._append_rows(row, born_host, outcomes)
         places: dict[Demand | None, list[int]] = {}
-        for place, (row, outcome) in enumerate(zip(each_row, outcomes, strict=True)):
-            if outcome.appended is not None:
-                places.setdefault(row.more_of(0).demand, []).append(place)
+        for place, row in enumerate(each):
+            places.setdefault(row.more_of(0).demand, []).append(place)
 
         async def acknowledge(demand: Demand | None, places: Sequence[int]) -> None:
-            log = self._log
             stored = [outcomes[place] for place in places]
-            ends = [o.appended.next_commit_log_offset for o in stored if o.appended is not None]
-            promise = log.promise if demand is None else log.promises.demanded(demand)
-            found = await PromisedOutcomes(partial(_acknowledged, stored), promise, max(ends))
+            promise = self._log.promise if demand is None else self._log.promises.demanded(demand)
+            taken = _promised(stored, promise)
+            found = taken if isinstance(taken, Sequence) else await taken
             for place, outcome in zip(places, found, strict=True):
                 outcomes[place] = outcome
 
         await asyncio.gather(*(acknowledge(*each) for each in places.items()))
         return outcomes
-
-    def _with_promise(self, outcomes: list[Outcome]) -> Taken:
-        """The outcomes, once the promise holds for the log up to the last of them."""
-        ends = [o.appended.next_commit_log_offset for o in outcomes if o.appended is not None]
-        if not ends:
-            return outcomes
-        promise = self._log.promise
-        if not promise.waits:
-            return _acknowledged(outcomes, promise.level, None)
-        return PromisedOutcomes(partial(_acknowledged, outcomes), promise, max(ends))
 
     async def _create_topics(self, rows: Rows) -> Sequence[Rows]:
         """Create missing topics, all in one turn; returns each row alone, some perhaps refused."""
@@ -406,6 +384,16 @@ def _check_sequence(table: RecordTable, sequence: ProducerSequence | None) -> No
 def _outcome(appended: Appended, came: RecordTable, *, duplicate: bool = False) -> Outcome:
     size_bytes = appended.next_commit_log_offset - appended.first_commit_log_offset
     return Outcome(appended, duplicate=duplicate, resized=size_bytes != came.size_bytes)
+
+
+def _promised(outcomes: list[Outcome], promise: Promise) -> Taken:
+    """The outcomes, once a promise holds for the log up to the last of them."""
+    ends = [o.appended.next_commit_log_offset for o in outcomes if o.appended is not None]
+    if not ends:
+        return outcomes
+    if not promise.waits:
+        return _acknowledged(outcomes, promise.level, None)
+    return PromisedOutcomes(partial(_acknowledged, outcomes), promise, max(ends))
 
 
 def _acknowledged(

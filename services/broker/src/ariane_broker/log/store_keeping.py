@@ -140,7 +140,7 @@ class StoreKeeping:
         A repair of queues is interrupted: the next start begins it anew.
         """
         if self._known_damage is not None:
-            self._store.repairs.stopped = True
+            self._store.repairs.stop()
         await self._repairing.stop()
         if self._repair is not None:
             await asyncio.wait((self._repair,))

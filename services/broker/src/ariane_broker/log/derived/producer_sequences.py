@@ -75,10 +75,6 @@ class Stream(NamedTuple):
         """A stream with the last of some batches."""
         return cls(epoch, tuple(batches)[-BATCHES_KEPT:])
 
-    def with_next(self, batch: StoredBatch) -> Self:
-        """The stream with one more batch."""
-        return type(self)(self.epoch, (*self.batches[1 - BATCHES_KEPT :], batch))
-
     @property
     def last_used_ms(self) -> int:
         """When its last batch was stored, milliseconds since the epoch."""
@@ -216,12 +212,10 @@ class ProducerSequences(SnapshotState):
     def remember(self, queue: QueueKey, sequence: ProducerSequence, batch: StoredBatch) -> None:
         """Note a stored batch that ``duplicate_of`` has let pass."""
         key = (sequence.producer_id, *queue)
-        stream = self._streams.pop(key, None)
+        stream = self._streams.get(key)
         if stream is None or stream.epoch != sequence.epoch:
             stream = Stream.of(sequence.epoch)
-        self._streams[key] = stream.with_next(batch)
-        self.change_count += 1
-        self._make_room()
+        self._note((key,), (stream,), (batch,))
 
     def remember_all(self, batches: NextBatches, appended: Appended) -> None:
         """Note batches that ``find_next`` has let pass, where they were stored.
