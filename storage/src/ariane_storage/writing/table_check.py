@@ -58,10 +58,9 @@ _BODY_LENGTH: Final = FIELD_STARTS["body_length"]
 _unpack_number = Struct(">I").unpack_from
 _BODY_DIFFERS: Final = "the checksum of the body differs"
 SPOT_CHECKS: Final = 4
-"""About the number of bodies that are compared with their checksums where comparing all would be
-the largest cost: with the sums of the records, or in a table of several rows. A producer that
-computes them wrongly is found at once; one that cheats damages only its own messages, which a full
-check would only refuse."""
+"""About how many bodies of a table are compared with their checksums, if it has the sums of its
+records or several rows: there, comparing all bodies would cost most. A producer that computes
+checksums wrongly is found at once. One that cheats damages only messages of its own."""
 
 _OWNED_FIELDS: Final = (
     *("queue_id", "queue_offset", "commit_log_offset", "born_ip", "born_port"),

@@ -129,9 +129,9 @@ class Producer(ProducerLife):
             self._refuse()
         options = options_of(message_queue, selector)
         if self._telemetry is None:
-            self._intake.take_one_way(message, options)
+            self._intake.put(message, options, None)
         else:
-            self._telemetry.send_one_way(message, lambda m: self._intake.take_one_way(m, options))
+            self._telemetry.send_one_way(message, lambda m: self._intake.put(m, options, None))
 
     def send_nowait(
         self,

@@ -236,14 +236,14 @@ class OpenRows:
         if row is not None and len(row.messages) < row.count_max and self.fits(row, body_bytes):
             return row
         queue = info.next_queue(self._is_welcome)
-        row = self._share(info, queue, body_bytes, kind, demand)
+        row = self._row_in_round(info, queue, body_bytes, kind, demand)
         if is_usual:
             info.row = row
         else:
             info.open_rows[None, kind, demand, MOVABLE] = row
         return row
 
-    def _share(
+    def _row_in_round(
         self,
         info: TopicInfo,
         queue: MessageQueue,
@@ -251,7 +251,7 @@ class OpenRows:
         kind: int,
         demand: Demand | None,
     ) -> Row:
-        """The row in which a queue gets its next share of the messages for any queue."""
+        """The row in which a queue gets the next messages for any queue, in the round of queues."""
         if not self._spread_count:
             return self._open(info, queue, info.choose_queue, kind, demand)
         key: RowKey = (queue, kind, demand, MOVABLE)

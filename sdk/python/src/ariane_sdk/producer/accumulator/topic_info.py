@@ -95,8 +95,6 @@ class TopicInfo:
         """
         self.topic = topic
         """The topic."""
-        self.choose_queue: ChooseQueue = self._choose_queue
-        """``next_queue`` of the current route, as one object for all rows."""
         self.next_queue: ChooseQueue = self._refuse
         """Chooses the queue of the next row that is not pinned, if possible on a broker that the
         given function welcomes; raises SendError if no broker takes messages."""
@@ -121,11 +119,11 @@ class TopicInfo:
         self.groups_held = False
         """Whether message groups keep their old queues whatever the route says: earlier messages
         are still in flight there."""
-        self.turn = asyncio.Lock()
+        self.send_lock = asyncio.Lock()
         """Held by the call that sends many messages to the topic; later calls must not overtake
         it."""
         self.flow = CallFlow()
-        """Tells whether large sends form a stream."""
+        """Counts large sends that follow one another."""
         self._sticky_first = sticky_first
         self._latencies = latencies
         self.queue_count = 0
@@ -172,15 +170,15 @@ class TopicInfo:
         """The sorted queues among which message groups are divided; empty if unknown."""
         return () if self._group_queues is None else self._group_queues.queues
 
-    def share_count(self, count: int, count_min: int) -> int:
+    def count_per_queue(self, count: int, count_min: int) -> int:
         """Number of messages for each queue when ``count`` messages are spread over the queues.
 
         At least ``count_min``. With 0 as ``count_min`` one queue gets all of them.
         """
         if not count_min or not self.queue_count:
             return count
-        shares = max(1, min(self.queue_count, count // count_min))
-        return -(-count // shares)
+        queue_count = max(1, min(self.queue_count, count // count_min))
+        return -(-count // queue_count)
 
     @property
     def groups_wait(self) -> bool:
@@ -224,7 +222,8 @@ class TopicInfo:
             return self._group_queues.queue_of(message.message_group)
         return None
 
-    def _choose_queue(self, is_welcome: Callable[[str], bool]) -> MessageQueue:
+    def choose_queue(self, is_welcome: Callable[[str], bool]) -> MessageQueue:
+        """Call ``next_queue`` of the route that is current then."""
         return self.next_queue(is_welcome)
 
     def _refuse(self, _: Callable[[str], bool]) -> NoReturn:
@@ -234,13 +233,13 @@ class TopicInfo:
         return self.route.write_queues if self.route is not None else ()
 
     def _order_unknown(self) -> QueueOrderUnknown:
-        cause = "no name server that answers was told the order of its queues (ariane topic order)"
+        cause = "no name server that answers has the order of its queues (ariane topic order)"
         if self.route is not None and self.route.provisional:
             cause = (
                 "name servers have just started and may not know it yet; create it, or try later"
             )
         return QueueOrderUnknown(
-            f"topic {self.topic!r}: nobody knows to which queues message groups belong: {cause}",
+            f"topic {self.topic!r}: the queues of its message groups are unknown: {cause}",
             retriable=True,
             metadata={"topic": self.topic},
         )

@@ -50,7 +50,7 @@ PACKED_BYTES_MAX: Final = 4 << 20
 _ANY_QUEUE: Final = -1
 
 
-class ColumnShare(NamedTuple):
+class QueuedColumns(NamedTuple):
     """Rows for one queue, or for any queue."""
 
     queue: MessageQueue | None
@@ -71,15 +71,6 @@ class ColumnShare(NamedTuple):
             rows=self.rows[start:stop],
             delivery_times_ms=None if times_ms is None else times_ms[start:stop],
         )
-
-
-class _Call(NamedTuple):
-    """What the rows of one table have in common."""
-
-    deadline_s: float
-    """When their time is over, on the monotonic clock."""
-    sent_in: tuple[str, ...]
-    """The sampled span in which they are sent."""
 
 
 class ColumnsIntake:
@@ -134,37 +125,32 @@ class ColumnsIntake:
         outcomes = ColumnOutcomes(parts[-1].first_row + len(parts[-1].messages))
         grouped = any(part.messages.message_group is not None for part in parts)
         info = await learn_info(grouped)
+        sent: list[tuple[Row, NDArray[np.int64]]] = []
+        backpressure = self._whole_rows.backpressure()
+        taken_bytes = 0
         with self._whole_rows.spreading(info) as spread_count:
-            await self._send_all(info, parts, outcomes, spread_count, _Call(deadline_s, sent_in))
+            for piece in self._pieces(info, parts, spread_count):
+                await backpressure.wait(taken_bytes)
+                try:
+                    row = self._send(info, piece, deadline_s, sent_in)
+                except ArianeError as error:
+                    outcomes.refuse(piece.rows, error)
+                else:
+                    taken_bytes += row.size_bytes
+                    sent.append((row, piece.rows))
+            for row, rows in sent:
+                await row.wait_settled()
+                outcomes.take(row, rows)
         return outcomes.result()
 
-    async def _send_all(
-        self,
-        info: TopicInfo,
-        parts: Iterable[TablePart],
-        outcomes: ColumnOutcomes,
-        spread_count: int,
-        call: _Call,
-    ) -> None:
-        """Send rows, with a least number for each queue, and wait for their outcomes."""
-        sent: list[tuple[Row, NDArray[np.int64]]] = []
-        turns = self._whole_rows.turns()
-        taken_bytes = 0
+    def _pieces(
+        self, info: TopicInfo, parts: Iterable[TablePart], spread_count: int
+    ) -> Iterator[QueuedColumns]:
+        """Divide a table into what is sent as one row each."""
         for part in chain.from_iterable(map(partial(self._packed, info.topic), parts)):
-            for share in self._shares(info, part):
-                for start, stop in self._cuts(info, share, spread_count):
-                    await turns.next(taken_bytes)
-                    piece = share.slice(start, stop)
-                    try:
-                        row = self._send(info, piece, call)
-                    except ArianeError as error:
-                        outcomes.refuse(piece.rows, error)
-                    else:
-                        taken_bytes += row.size_bytes
-                        sent.append((row, piece.rows))
-        for row, rows in sent:
-            await row.wait_settled()
-            outcomes.take(row, rows)
+            for queued in self._by_queue(info, part):
+                for start, stop in self._cuts(info, queued, spread_count):
+                    yield queued.slice(start, stop)
 
     def _packed(self, topic: str, part: TablePart) -> Iterator[TablePart]:
         """Compress large bodies, part by part as the caller asks for rows."""
@@ -180,7 +166,7 @@ class ColumnsIntake:
                 None if times_ms is None else times_ms[start:stop],
             )
 
-    def _shares(self, info: TopicInfo, part: TablePart) -> Iterator[ColumnShare]:
+    def _by_queue(self, info: TopicInfo, part: TablePart) -> Iterator[QueuedColumns]:
         """Divide rows among queues; order is kept within each queue."""
         messages = part.messages
         rows = np.arange(part.first_row, part.first_row + len(messages))
@@ -189,15 +175,15 @@ class ColumnsIntake:
             # All messages of a row are delivered at once, or all of them later.
             later = np.flatnonzero(times_ms)
             if len(later):
-                yield ColumnShare(None, messages.take(later), rows[later], times_ms[later])
+                yield QueuedColumns(None, messages.take(later), rows[later], times_ms[later])
             at_once = np.flatnonzero(times_ms == 0)
             messages, rows = messages.take(at_once), rows[at_once]
         if messages.message_group is None:
-            yield ColumnShare(None, messages, rows)
+            yield QueuedColumns(None, messages, rows)
             return
         sizes = record_sizes(info.topic, messages)
         for start, stop in cuts(sizes, BYTES_AT_ONCE_MAX, ROWS_AT_ONCE_MAX):
-            window = ColumnShare(None, messages.slice(start, stop), rows[start:stop])
+            window = QueuedColumns(None, messages.slice(start, stop), rows[start:stop])
             queues = info.group_queues
             groups = window.messages.message_group
             # A info without queues fails here, and the error says why.
@@ -205,29 +191,31 @@ class ColumnsIntake:
             queue_of_row[(lengths_of(groups) == 0) | (not queues)] = _ANY_QUEUE
             for number in np.unique(queue_of_row).tolist():
                 chosen = np.flatnonzero(queue_of_row == number)
-                yield ColumnShare(
+                yield QueuedColumns(
                     None if number == _ANY_QUEUE else queues[number],
                     window.messages.take(chosen),
                     window.rows[chosen],
                 )
 
     def _cuts(
-        self, info: TopicInfo, share: ColumnShare, spread_count: int
+        self, info: TopicInfo, queued: QueuedColumns, spread_count: int
     ) -> Iterator[tuple[int, int]]:
         """Divide the rows of a queue."""
-        messages = share.messages
+        messages = queued.messages
         rows_max = ROWS_AT_ONCE_MAX
-        if share.queue is None and len(messages):
-            rows_max = min(rows_max, info.share_count(len(messages), spread_count))
+        if queued.queue is None and len(messages):
+            rows_max = min(rows_max, info.count_per_queue(len(messages), spread_count))
         sizes = record_sizes(info.topic, messages, unique_id_bytes=UNIQUE_ID_DIGITS_MAX)
         sizes += COLUMN_BYTES
         if messages.keys is not None:
             sizes += KEY_HASH_BYTES * messages.keys.counts
-        if share.delivery_times_ms is not None:
+        if queued.delivery_times_ms is not None:
             sizes += DELIVERY_TIME_BYTES
         return cuts(sizes, self._settings.batch_bytes_max, rows_max)
 
-    def _send(self, info: TopicInfo, share: ColumnShare, call: _Call) -> Row:
+    def _send(
+        self, info: TopicInfo, queued: QueuedColumns, deadline_s: float, sent_in: tuple[str, ...]
+    ) -> Row:
         """Encode messages as one row, and send it.
 
         Raises:
@@ -235,16 +223,16 @@ class ColumnsIntake:
             QueueOrderUnknown: No name server knows the order of queues for the message groups.
             TopicRefused: No broker takes messages for the topic.
         """
-        groups = share.messages.message_group
-        if share.queue is None and groups is not None and lengths_of(groups).any():
+        groups = queued.messages.message_group
+        if queued.queue is None and groups is not None and lengths_of(groups).any():
             info.check_groups()
         return self._whole_rows.send(
             info,
-            partial(self._encoded, info.properties, share.messages),
-            queue=share.queue,
-            delivery_times_ms=share.delivery_times_ms,
-            deadline_s=call.deadline_s,
-            sent_in=call.sent_in,
+            partial(self._encoded, info.properties, queued.messages),
+            queue=queued.queue,
+            delivery_times_ms=queued.delivery_times_ms,
+            deadline_s=deadline_s,
+            sent_in=sent_in,
         )
 
     def _encoded(

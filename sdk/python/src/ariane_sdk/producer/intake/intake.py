@@ -56,7 +56,7 @@ class Intake:
             parts.unsettled,
             clock=clock,
             timeout_s=settings.send_timeout_s,
-            put=self._put,
+            put=self._put_now,
         )
         self._moves = GroupMoves(sending, self._place_anew)
         parts.routes.on_change(self._follow)
@@ -71,7 +71,7 @@ class Intake:
         """
         future: asyncio.Future[SendResult] = self._loop.create_future()
         if options is not NO_OPTIONS or not self._take_usual(message, future):
-            self._place_or_park(message, options, future)
+            self.put(message, options, future)
         return future
 
     async def send(self, message: Message, options: SendOptions) -> SendResult:
@@ -129,14 +129,26 @@ class Intake:
         self._unsettled.size_bytes += row.add(body, properties, self._clock.now_ms(), future)
         return True
 
-    def take_one_way(self, message: Message, options: SendOptions) -> None:
-        """Take one message without reporting its outcome.
+    def put(
+        self, message: Message, options: SendOptions, future: asyncio.Future[SendResult] | None
+    ) -> None:
+        """Take one message; None as future: nobody waits for its outcome.
 
         Raises:
             IllegalArgument: The message or its options break a rule.
             SendError: No broker takes messages for the topic.
         """
-        self._place_or_park(message, options, None)
+        try:
+            info = self._info(message.topic)
+            if self._route_wait.must_wait(info, message, options):
+                check_types(message)
+                self.encoding.check(message)
+                self._route_wait.park(info, message, options, future)
+            else:
+                self._put_now(info, message, options, future)
+        except TYPE_ERRORS:
+            check_types(message)
+            raise
 
     def withdraw(self, topic: str, future: asyncio.Future[SendResult]) -> bool:
         """Take back a message of ``take`` whose caller no longer waits.
@@ -156,7 +168,7 @@ class Intake:
     ) -> Sequence[Outcome]:
         """Take many messages, and wait for their outcomes.
 
-        Calls for the same topic take their turns: all messages of one call, then those of the next.
+        Calls for the same topic do not mix: all messages of one call, then those of the next.
 
         Args:
             messages: The messages.
@@ -185,11 +197,11 @@ class Intake:
     ) -> list[asyncio.Future[SendResult] | ArianeError]:
         """Take messages of any topics and kinds one by one, in their order."""
         taken: list[asyncio.Future[SendResult] | ArianeError] = []
-        turns = self.whole_rows.turns()
+        backpressure = self.whole_rows.backpressure()
         taken_bytes = 0
-        async with AsyncExitStack() as in_turn:
+        async with AsyncExitStack() as locked:
             try:
-                refused = await self._learn_infos(messages, in_turn)
+                refused = await self._learn_infos(messages, locked)
             except TYPE_ERRORS:
                 # No message was sent yet.
                 for message in messages:
@@ -200,8 +212,8 @@ class Intake:
                 try:
                     if message.topic in refused:
                         raise refused[message.topic]
-                    await turns.next(taken_bytes)
-                    self._put(self._info(message.topic), message, options, future)
+                    await backpressure.wait(taken_bytes)
+                    self._put_now(self._info(message.topic), message, options, future)
                 except (ArianeError, *TYPE_ERRORS) as error:
                     taken.append(_refusal_of(message, error))
                 else:
@@ -210,16 +222,16 @@ class Intake:
         return taken
 
     async def _learn_infos(
-        self, messages: Sequence[Message], in_turn: AsyncExitStack
+        self, messages: Sequence[Message], locked: AsyncExitStack
     ) -> dict[str, ArianeError]:
-        """Wait for the turn of each topic and for its route; returns the topics without one."""
+        """Wait for the lock of each topic and for its route; returns the topics without one."""
         refused: dict[str, ArianeError] = {}
         grouped = {message.topic for message in messages if message.message_group}
         # Topics are sorted, so that two calls cannot wait for each other.
         for topic in sorted({message.topic for message in messages}):
             try:
                 info = self._info(topic)
-                await in_turn.enter_async_context(info.turn)
+                await locked.enter_async_context(info.send_lock)
                 await self._route_wait.wait_for(info, grouped=topic in grouped)
             except ArianeError as error:
                 refused[topic] = error
@@ -238,7 +250,7 @@ class Intake:
             CallError: The topic has no route.
         """
         info = self._info(topic)
-        async with info.turn:
+        async with info.send_lock:
             await self._route_wait.wait_for(info, grouped=grouped)
         return info
 
@@ -246,22 +258,7 @@ class Intake:
         """Wait until no message waits for a route."""
         await self._route_wait.wait_for_all(self._topics.values())
 
-    def _place_or_park(
-        self, message: Message, options: SendOptions, future: asyncio.Future[SendResult] | None
-    ) -> None:
-        try:
-            info = self._info(message.topic)
-            if self._route_wait.must_wait(info, message, options):
-                check_types(message)
-                self.encoding.check(message)
-                self._route_wait.park(info, message, options, future)
-            else:
-                self._put(info, message, options, future)
-        except TYPE_ERRORS:
-            check_types(message)
-            raise
-
-    def _put(
+    def _put_now(
         self,
         info: TopicInfo,
         message: Message,

@@ -109,13 +109,13 @@ async def send_run(
         return [error] * len(messages.bodies)
     sent: list[tuple[Row | ArianeError, int]] = []
     with whole_rows.spreading(info) as spread_count:
-        count_max = info.share_count(len(messages.bodies), spread_count)
-        turns = whole_rows.turns()
+        count_max = info.count_per_queue(len(messages.bodies), spread_count)
+        backpressure = whole_rows.backpressure()
         taken_bytes = 0
         sizes = messages.lengths + np.int64(COLUMN_BYTES + properties.overhead_bytes)
         for start, stop in cuts(sizes, batch_bytes_max, count_max):
             part = messages.slice(start, stop)
-            await turns.next(taken_bytes)
+            await backpressure.wait(taken_bytes)
             encode = partial(
                 whole_rows.encoded_run, info.properties, properties, part.bodies, part.lengths
             )

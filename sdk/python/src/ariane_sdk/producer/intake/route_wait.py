@@ -100,7 +100,7 @@ class RouteWait:
                 if each.future is future:
                     del parked[position]
                     self._unsettled.release(each.size_bytes)
-                    if not info.turn.locked():
+                    if not info.send_lock.locked():
                         _stop_asking(info)
                     return True
         return False

@@ -22,7 +22,7 @@ from ariane_sdk.producer.accumulator.row import Row
 from ariane_sdk.producer.accumulator.topic_info import TopicInfo
 from ariane_sdk.producer.sending.producer_parts import ProducerParts
 from ariane_sdk.producer.sending.sending import Sending
-from ariane_sdk.producer.sending.unsettled import SendTurns
+from ariane_sdk.producer.sending.unsettled import Backpressure
 
 UNIQUE_ID_DIGITS_MAX: Final = 56
 """Digits of an id of a producer with an IPv6 address."""
@@ -39,9 +39,9 @@ class WholeRows:
         """Makes the ids of a given number of messages."""
         self._folder = CrcFolder()
 
-    def turns(self) -> SendTurns:
-        """Lets other sends have their turn while one call sends much."""
-        return SendTurns(self._parts.unsettled, self._parts.settings.batch_bytes_max)
+    def backpressure(self) -> Backpressure:
+        """Holds a call that sends much back, so that others send beside it."""
+        return Backpressure(self._parts.unsettled, self._parts.settings.batch_bytes_max)
 
     @contextmanager
     def spreading(self, info: TopicInfo) -> Iterator[int]:

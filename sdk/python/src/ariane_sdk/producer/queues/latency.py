@@ -24,7 +24,7 @@ from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.producer.queues.queue_choice import StickyRoundRobin
 from ariane_sdk.runtime.clock import Clock
 
-LATEST_SHARE: Final = 0.3
+LATEST_WEIGHT: Final = 0.3
 """How much the latest call weighs in the average of a broker's latency."""
 
 
@@ -73,7 +73,7 @@ class BrokerLatencies:
     def answered(self, broker_name: str, latency_s: float) -> None:
         """Note a call that was answered."""
         average_s = self._average_s.get(broker_name, latency_s)
-        self._average_s[broker_name] = average_s + LATEST_SHARE * (latency_s - average_s)
+        self._average_s[broker_name] = average_s + LATEST_WEIGHT * (latency_s - average_s)
         if self._table is None:
             self.left_alone.pop(broker_name, None)
         else:

@@ -159,7 +159,7 @@ class ReplyInbox:
             return
         hold_s = HOLD_S
 
-        async def turn() -> None:
+        async def pull_once() -> None:
             nonlocal hold_s
             try:
                 await self._pull(topic, broker_name, offsets, hold_s)
@@ -170,7 +170,7 @@ class ReplyInbox:
                 await self._clock.sleep(max(RETRY_S, error.retry_after_s))
                 await self._session.routes.refresh(topic)
 
-        reader = start_task(loop_for_ever(turn, self._clock), f"replies-{broker_name}")
+        reader = start_task(loop_for_ever(pull_once, self._clock), f"replies-{broker_name}")
         self._readers[topic, broker_name] = reader
 
     async def _pull(

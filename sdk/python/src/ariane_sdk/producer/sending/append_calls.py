@@ -100,7 +100,7 @@ class AppendCalls:
             row.in_flight = True
         rows = call.rows
         if any(map(_table_of, rows)):
-            rows = sorted(rows, key=_is_fresh)
+            rows = sorted(rows, key=lambda row: row.table is None)
         tables = [
             row.table if row.sequence is None else row.table.with_sequence(row.sequence)
             for row in rows
@@ -200,11 +200,6 @@ class AppendCalls:
             self._unsettled.lose(call.broker_name, call.rows, error)
         finally:
             call.over(call)
-
-
-def _is_fresh(row: Row) -> bool:
-    """Whether a row is not encoded yet."""
-    return row.table is None
 
 
 def _encoded_rows(rows: Sequence[Row], unique_ids: UniqueIds) -> EncodedRows:

@@ -62,15 +62,12 @@ class Sending:
                 continue
             before = self._primaries.get(broker.broker_name, address)
             self._primaries[broker.broker_name] = address
-            if address != before:
-                self._send_now(broker.broker_name)
-
-    def _send_now(self, broker_name: str) -> None:
-        for row in self.unsettled.rows:
-            if row.queue.broker_name == broker_name and row not in self.unsettled.held:
-                row.not_before_s = 0.0
-        if broker_name in self.senders:
-            self.senders[broker_name].send_soon()
+            if address == before or broker.broker_name not in self.senders:
+                continue
+            for row in self.unsettled.rows:
+                if row.queue.broker_name == broker.broker_name and row not in self.unsettled.held:
+                    row.not_before_s = 0.0
+            self.senders[broker.broker_name].send_soon()
 
     async def close(self) -> None:
         """Give everything up; rows in flight may have been stored."""

@@ -77,7 +77,7 @@ class Unsettled:
         self._landings: dict[str, Callable[[], None]] = {}
         self._places = count()
         # By place in the line: the first sender has the smallest.
-        self._turns: dict[int, asyncio.Future[None]] = {}
+        self._waiters: dict[int, asyncio.Future[None]] = {}
         self.held: set[Row] = set()
         """Refused rows that wait to be taken out."""
         self.size_bytes = 0
@@ -97,12 +97,12 @@ class Unsettled:
     @property
     def crowded(self) -> bool:
         """Whether a new sender must wait: for room, or behind others."""
-        return self.size_bytes >= self._size_bytes_max or bool(self._turns)
+        return self.size_bytes >= self._size_bytes_max or bool(self._waiters)
 
     def release(self, size_bytes: int) -> None:
         """Make room."""
         self.size_bytes -= size_bytes
-        if self._turns:
+        if self._waiters:
             self._wake()
 
     async def wait_for_room(self) -> None:
@@ -114,19 +114,19 @@ class Unsettled:
         try:
             while True:
                 # A sender that finds no room keeps its place.
-                turn = self._turns[place] = loop.create_future()
-                await turn
-                if not self.full and next(iter(self._turns)) == place:
+                waiter = self._waiters[place] = loop.create_future()
+                await waiter
+                if not self.full and next(iter(self._waiters)) == place:
                     return
         finally:
-            del self._turns[place]
+            del self._waiters[place]
             self._wake()
 
     def _wake(self) -> None:
-        if self._turns and not self.full:
-            for turn in islice(self._turns.values(), WOKEN_AT_ONCE):
-                if not turn.done():
-                    turn.set_result(None)
+        if self._waiters and not self.full:
+            for waiter in islice(self._waiters.values(), WOKEN_AT_ONCE):
+                if not waiter.done():
+                    waiter.set_result(None)
 
     def add(self, row: Row) -> None:
         """Add a row that was just opened; its time begins."""
@@ -235,20 +235,20 @@ class Unsettled:
             self.fail(row, CallError(text, outcome_unknown=row.in_flight))
 
 
-class SendTurns:
-    """Lets other senders have their turn while one call takes much, after a number of bytes."""
+class Backpressure:
+    """Holds one call that sends much back, so that others send beside it."""
 
-    def __init__(self, unsettled: Unsettled, turn_bytes: int) -> None:
+    def __init__(self, unsettled: Unsettled, bytes_max: int) -> None:
         self._unsettled = unsettled
-        self._turn_bytes = turn_bytes
+        self._bytes_max = bytes_max
         # Nothing was taken yet: the first call checks for room.
         self._end_bytes = -1
 
-    async def next(self, taken_bytes: int) -> None:
-        """Before another row: when a turn is over, let rows be sent, and wait for room."""
+    async def wait(self, taken_bytes: int) -> None:
+        """Before another row, each so many bytes: let rows be sent, and wait for room."""
         if taken_bytes < self._end_bytes:
             return
-        self._end_bytes = taken_bytes + self._turn_bytes
+        self._end_bytes = taken_bytes + self._bytes_max
         if self._unsettled.size_bytes:
             await asyncio.sleep(0)
             await self._unsettled.wait_for_room()

@@ -7,6 +7,11 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final, TypeAlias
 
+from ariane.broker.v1.client_service_pb2 import (
+    TRANSACTION_OUTCOME_COMMIT,
+    TRANSACTION_OUTCOME_ROLLBACK,
+    TRANSACTION_OUTCOME_UNKNOWN,
+)
 from ariane.broker.v1.transaction_service_pb2 import (
     TransactionEndResult,
     TransactionToEnd,
@@ -18,9 +23,17 @@ from ariane_sdk.net.answers import Call, failure_of
 from ariane_sdk.net.connections import Connections
 from ariane_sdk.net.error_copy import error_copy
 from ariane_sdk.net.status import error_from_status
+from ariane_sdk.producer.transactions.transaction import TransactionOutcome
 
 TOGETHER_MAX: Final = 64
 """Ends in one call. With more, the broker would wait while the client makes the next one."""
+
+WIRE_OUTCOMES: Final = {
+    TransactionOutcome.COMMIT: TRANSACTION_OUTCOME_COMMIT,
+    TransactionOutcome.ROLLBACK: TRANSACTION_OUTCOME_ROLLBACK,
+    TransactionOutcome.UNKNOWN: TRANSACTION_OUTCOME_UNKNOWN,
+}
+"""Outcomes as the contract has them."""
 
 _Waiting: TypeAlias = tuple[TransactionToEnd, "asyncio.Future[TransactionEndResult]"]
 """An end, and the future of its caller."""

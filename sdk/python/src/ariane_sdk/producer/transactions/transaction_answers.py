@@ -12,9 +12,6 @@ from typing import Final
 import numpy as np
 
 from ariane.broker.v1.client_service_pb2 import (
-    TRANSACTION_OUTCOME_COMMIT,
-    TRANSACTION_OUTCOME_ROLLBACK,
-    TRANSACTION_OUTCOME_UNKNOWN,
     AttachRequest,
     AttachResponse,
     TransactionAnswer,
@@ -27,6 +24,7 @@ from ariane_sdk.client.session import Session
 from ariane_sdk.errors import CallError
 from ariane_sdk.message import ReceivedMessage
 from ariane_sdk.message_queue import MessageQueue
+from ariane_sdk.producer.transactions.end_calls import WIRE_OUTCOMES
 from ariane_sdk.producer.transactions.transaction import (
     HalfMessage,
     TransactionCheck,
@@ -50,11 +48,6 @@ CAUSE_LENGTH_MAX: Final = 255
 """The most characters of the cause of an unknown outcome."""
 
 _REAL_TOPIC: Final = "REAL_TOPIC"
-_ANSWERS: Final = {
-    TransactionOutcome.COMMIT: TRANSACTION_OUTCOME_COMMIT,
-    TransactionOutcome.ROLLBACK: TRANSACTION_OUTCOME_ROLLBACK,
-    TransactionOutcome.UNKNOWN: TRANSACTION_OUTCOME_UNKNOWN,
-}
 
 
 class TransactionAnswers:
@@ -131,7 +124,7 @@ class TransactionAnswers:
                 self._attachments[broker_name] = self._attach(broker_name, address)
 
     def _attach(self, broker_name: str, address: str) -> Attachment:
-        def tell(error: CallError) -> None:
+        def log_refusal(error: CallError) -> None:
             logger.error("broker %s will never ask this producer: %s", broker_name, error)
 
         return Attachment(
@@ -142,7 +135,7 @@ class TransactionAnswers:
             producer_groups=(self._group,),
             clock=self._clock,
             on_notice=self._hear,
-            on_fatal=tell,
+            on_fatal=log_refusal,
             answers=self._operator_answers,
         )
 
@@ -167,7 +160,7 @@ class TransactionAnswers:
             answer = TransactionAnswer(
                 transaction_id=wire.transaction_id,
                 unique_id=wire.unique_id,
-                outcome=_ANSWERS[outcome],
+                outcome=WIRE_OUTCOMES[outcome],
                 cause=cause[:CAUSE_LENGTH_MAX] if outcome is TransactionOutcome.UNKNOWN else "",
             )
             attachment.say(AttachRequest(transaction_answer=answer))

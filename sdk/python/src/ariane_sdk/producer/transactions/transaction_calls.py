@@ -9,10 +9,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final, cast
 
-from ariane.broker.v1.client_service_pb2 import (
-    TRANSACTION_OUTCOME_COMMIT,
-    TRANSACTION_OUTCOME_ROLLBACK,
-)
 from ariane.broker.v1.transaction_service_pb2 import TransactionToEnd
 from ariane.common.v1 import message_pb2
 from ariane_sdk.checks.delay import is_delayed
@@ -24,17 +20,12 @@ from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.producer.accumulator.topic_info import SendOptions
 from ariane_sdk.producer.intake.intake import Intake
 from ariane_sdk.producer.sending.producer_parts import ProducerParts
-from ariane_sdk.producer.transactions.end_calls import EndCalls
+from ariane_sdk.producer.transactions.end_calls import WIRE_OUTCOMES, EndCalls
 from ariane_sdk.producer.transactions.transaction import HalfMessage, TransactionOutcome
 from ariane_sdk.routing.failover import Failover
 from ariane_sdk.routing.routes import address_for_send
 
 IMMUNITY_PROPERTY: Final = "CHECK_IMMUNITY_TIME_IN_SECONDS"
-
-_OUTCOMES: Final = {
-    TransactionOutcome.COMMIT: TRANSACTION_OUTCOME_COMMIT,
-    TransactionOutcome.ROLLBACK: TRANSACTION_OUTCOME_ROLLBACK,
-}
 
 
 class TransactionCalls:
@@ -100,7 +91,7 @@ class TransactionCalls:
             topic=half.topic,
             transaction_id=half.transaction_id,
             unique_id=half.transaction_id,
-            outcome=_OUTCOMES[outcome],
+            outcome=WIRE_OUTCOMES[outcome],
             producer_group=half.producer_group or self._group,
         )
         demand = demand_of(half.level, half.in_sync_min)

@@ -40,7 +40,7 @@ _TAKEOVER_S = 10.0
 _LOG_LINES_SHOWN = 3
 
 _ERROR_CHARACTERS_MAX = 600
-"""Of a longer error, which has the end of a log in it, begin and end are shown."""
+"""The most characters of an error that are shown; a longer one is cut in the middle."""
 
 _BROKER_FLAGS = (
     # Segments are taken from the disk before they are needed, two at a time. A developer's machine

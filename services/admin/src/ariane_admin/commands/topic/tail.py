@@ -22,7 +22,7 @@ from ariane_sdk.errors import BodyDamaged
 
 LAST_MAX: Final = 10_000
 BODY_CHARACTERS: Final = 120
-"""Of a body, so many stand in a line for people."""
+"""The most characters of a body in a line for people."""
 
 
 @click.command()
