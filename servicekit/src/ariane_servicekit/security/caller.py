@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from grpc import aio
@@ -65,6 +65,9 @@ class Caller:
     """The credential by whose key a user has logged in; empty otherwise."""
     scope: Judge | None = None
     """What a delegation leaves of the user's rights. None without one."""
+    ends_ms: int = field(default=0, compare=False)
+    """When what it has proved itself by ends for good, in ms since 1970: a token, a certificate, a
+    key or its delegation. 0: at no time of its own."""
 
     @property
     def address(self) -> str:

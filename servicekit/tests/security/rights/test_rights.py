@@ -48,7 +48,8 @@ def model(stated, action, resource, name):
     if resource == TOPIC:
         system = system and not name.startswith("CID_") and name != "TOOLS_CONSUMER"
     else:
-        system = name.startswith("CID_RMQ_SYS_") or name == "TOOLS_CONSUMER"
+        groups = ("CID_RMQ_SYS_", "%RETRY%", "%DLQ%")
+        system = name.startswith(groups) or name == "TOOLS_CONSUMER"
 
     def fits(entry):
         if entry.resource != resource or action not in entry.actions:

@@ -1,5 +1,7 @@
 """How long somebody is in, and how many may be."""
 
+from dataclasses import replace
+
 import pytest
 
 from ariane_admin.console import sessions
@@ -36,6 +38,25 @@ def test_a_session_and_a_link_end_with_their_time(kept, clock):
     assert kept.find(token) is session
     clock.advance(1)
     assert kept.find(token) is None
+
+
+def test_a_session_and_a_link_end_with_the_token_that_began_them(kept, clock):
+    short = replace(user("anna"), ends_ms=clock.now_ms() + 30_000)
+    long = replace(user("anna"), ends_ms=clock.now_ms() + 900_000)
+    token, link, other = (
+        kept.begin(Session(short)),
+        kept.draw_link(short),
+        kept.begin(Session(long)),
+    )
+    clock.advance(29)
+    assert kept.find(token) is not None
+    clock.advance(1)
+    assert kept.find(token) is None
+    assert kept.take_link(link) is None
+    clock.advance(569)
+    assert kept.find(other) is not None
+    clock.advance(1)
+    assert kept.find(other) is None
 
 
 def test_a_user_with_too_many_loses_the_oldest_and_nobody_elses(kept, monkeypatch):

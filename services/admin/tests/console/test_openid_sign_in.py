@@ -1,5 +1,6 @@
 """Signing in to the console at an OpenID provider that is played, over real sockets."""
 
+import asyncio
 import base64
 import hashlib
 import json
@@ -257,6 +258,19 @@ async def test_a_provider_that_is_away_lets_nobody_in(enter, provider):
     browser, back = await enter(gone)
     assert back.status_code == 403
     assert (await browser.get("/topics")).status_code == 303
+
+
+@pytest.mark.slow
+async def test_a_session_ends_with_the_token_of_its_provider(enter, provider):
+    provider.claims = {"sub": "root", "exp": int(time.time()) + 3}
+    browser, back = await enter()
+    assert back.status_code == 303
+    assert (await browser.get("/topics")).status_code == 200
+    async with asyncio.timeout(30):
+        while (await browser.get("/topics")).status_code == 200:  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+    assert (await browser.get("/topics")).headers["location"].startswith("/sign-in?")
+    assert time.time() >= provider.claims["exp"]
 
 
 async def test_nothing_that_is_read_or_kept_has_a_secret(

@@ -1,4 +1,8 @@
-"""Calls that last: judged again when the rules change, and ended if they would be refused now."""
+"""Calls that last: judged again when the rules change, and ended if they would be refused now.
+
+They also end with the token, key or certificate by which their caller is known, unless the client
+has renewed it.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +20,9 @@ from ariane_servicekit.security.rules.use_ledger import Use
 USES_MAX: Final = 4096
 """Uses that are remembered of one call, and those of one request more."""
 
+LOOK_S_MAX: Final = 60.0
+"""Between two looks whether the proof of a caller has ended."""
+
 JUDGED_AT_ONCE: Final = 100
 """Calls that are judged in one turn of the loop."""
 
@@ -32,10 +39,16 @@ class LongCall:
     """The task that works for it."""
     uses: set[Use] = field(default_factory=set)
     """What its requests use."""
+    timer: asyncio.TimerHandle | None = None
+    """Looks whether the proof of its caller has ended; None if that has no end."""
 
-    def end(self, cause: str) -> None:
-        """End the call with ACCESS_DENIED."""
-        self.call.ended = ServiceError(ErrorReason.ERROR_REASON_ACCESS_DENIED, cause)
+    def end(
+        self,
+        cause: str,
+        reason: ErrorReason.ValueType = ErrorReason.ERROR_REASON_ACCESS_DENIED,
+    ) -> None:
+        """End the call."""
+        self.call.ended = ServiceError(reason, cause)
         self.task.cancel()
 
 
@@ -56,6 +69,8 @@ class LongCalls:
         assert task is not None  # noqa: S101 - calls run in tasks
         long = LongCall(call, rule, task)
         self._calls.add(long)
+        if call.is_judged and call.caller.ends_ms:
+            self._look(long)
         return long
 
     def add(self, long: LongCall, request: Any) -> None:
@@ -68,6 +83,21 @@ class LongCalls:
     def leave(self, long: LongCall) -> None:
         """A call is over."""
         self._calls.discard(long)
+        if long.timer is not None:
+            long.timer.cancel()
+
+    def _look(self, long: LongCall) -> None:
+        """End a call whose caller is known no more; look again when his present proof ends."""
+        left_s = self._gate.proof_left_s(long.call.caller)
+        if left_s > 0:
+            # The clock may be set meanwhile, and a proof renewed: never far ahead.
+            loop = asyncio.get_running_loop()
+            long.timer = loop.call_later(min(left_s, LOOK_S_MAX), self._look, long)
+        elif long in self._calls and long.call.ended is None:
+            long.end(
+                f"what {long.call.caller} was known by has ended",
+                ErrorReason.ERROR_REASON_CREDENTIALS_INVALID,
+            )
 
     def _changed(self) -> None:
         self._again = True

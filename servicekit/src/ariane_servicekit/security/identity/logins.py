@@ -155,6 +155,7 @@ class Logins:
         )
         key, ends_ms = known.key if known else _NOBODY, now_ms + LOGIN_MS_MAX
         scope: Rights | None = None
+        delegation_ends_ms = 0
         if proof.HasField("delegation"):
             try:
                 key, delegation_ends_ms, scope = delegated(
@@ -175,6 +176,7 @@ class Logins:
             known.user,
             credential_id=proof.credential_id,
             scope=scope,
+            ends_ms=min(filter(None, (known.ends_ms, delegation_ends_ms)), default=0),
         )
         return self._logged_in(identity, Login(caller, ends_ms))
 
@@ -227,6 +229,15 @@ class Logins:
             return True
         known = self._key_of(caller.credential_id)
         return known is not None and known.user == caller.name
+
+    def proved_until_ms(self, caller: Caller) -> int:
+        """Until when what a caller has proved lasts; 0 for no end of its own.
+
+        A client renews it: another login of the same user, from the same address, counts as well.
+        """
+        if not caller.ends_ms or caller.scope is not None:
+            return caller.ends_ms
+        return max(caller.ends_ms, self.tokens.lasting_ms(caller))
 
     def _logged_in(self, identity: Identity, login: Login) -> Login:
         identity.notes[_LOGIN] = login

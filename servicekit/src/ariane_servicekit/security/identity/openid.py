@@ -137,7 +137,7 @@ class OpenIdVerifier:
         return end_s
 
     def caller_of(self, claims: Mapping[str, Any], peer: str) -> Caller:
-        """The user that claims name.
+        """The user that claims name, until the token ends.
 
         Raises:
             ValueError: They name none that can be one here.
@@ -151,7 +151,7 @@ class OpenIdVerifier:
         known = tuple(
             each for each in groups if isinstance(each, str) and re.fullmatch(USER_WORD, each)
         )
-        return Caller(CallerKind.USER, peer, user, groups=known)
+        return Caller(CallerKind.USER, peer, user, groups=known, ends_ms=claims["exp"] * 1000)
 
     async def _key(self, key_id: str) -> jwt.PyJWK:
         """A key of the issuer.

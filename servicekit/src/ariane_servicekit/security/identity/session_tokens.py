@@ -7,7 +7,7 @@ import hashlib
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from ariane_servicekit.security.caller import address_of_peer
+from ariane_servicekit.security.caller import Caller, address_of_peer
 
 if TYPE_CHECKING:
     from ariane_servicekit.security.identity.logins import Login
@@ -46,6 +46,20 @@ class SessionTokens:
         if login is None or address_of_peer(peer) != login.caller.address:
             return None
         return login
+
+    def lasting_ms(self, caller: Caller) -> int:
+        """When the last login of a user from an address ends; 0 without one.
+
+        Logins that a delegation narrows, and those of other groups, are left out.
+        """
+        theirs = (self._logins[key] for key in self._of_user.get(caller.name, ()))
+        alike = (
+            login.ends_ms
+            for login in theirs
+            if (login.caller.address, login.caller.groups, login.caller.scope)
+            == (caller.address, caller.groups, None)
+        )
+        return max(alike, default=0)
 
     def forget(self, token: str) -> None:
         """Take a token no more."""

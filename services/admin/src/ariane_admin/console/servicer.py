@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from grpc import aio
@@ -49,6 +50,9 @@ class ConsoleServicer(ConsoleServiceServicer):
             )
         if not self._console.origin or not self._console.signs_in:
             raise feature_not_available("CreateSignInLink, without a console over TLS,")
+        shown = context.identity().certificate  # type: ignore[attr-defined]  # Of our transport.
+        if shown is not None and not caller.ends_ms:
+            caller = replace(caller, ends_ms=int(shown.ends_at * 1000))
         token = self._console.sessions.draw_link(caller)
         _log.info("console_link_drawn", user=caller.name, address=caller.address)
         answer = console_pb.CreateSignInLinkResponse(

@@ -48,8 +48,9 @@ class _Drawn(Generic[_Kept]):
         self._of_user_max = of_user_max
         self._kept: dict[bytes, tuple[str, float, _Kept]] = {}
 
-    def draw(self, user: str, kept: _Kept) -> str:
-        """Keep something; return its token."""
+    def draw(self, caller: Caller, kept: _Kept) -> str:
+        """Keep something for a user as long as its proof lasts; return its token."""
+        user = caller.name
         self.drop(lambda _: False)
         theirs = [key for key, (whose, _, _) in self._kept.items() if whose == user]
         if len(theirs) >= self._of_user_max:
@@ -57,7 +58,10 @@ class _Drawn(Generic[_Kept]):
         elif len(self._kept) >= self._count_max:
             del self._kept[next(iter(self._kept))]
         token = secrets.token_urlsafe(TOKEN_BYTES)
-        self._kept[_hash(token)] = user, self._clock.monotonic() + self._lasting_s, kept
+        lasting_s = self._lasting_s
+        if caller.ends_ms:
+            lasting_s = min(lasting_s, (caller.ends_ms - self._clock.now_ms()) / 1000)
+        self._kept[_hash(token)] = user, self._clock.monotonic() + lasting_s, kept
         return token
 
     def find(self, token: str) -> _Kept | None:
@@ -82,8 +86,8 @@ class _Drawn(Generic[_Kept]):
 class Sessions:
     """Of one console.
 
-    They end with their time, by signing out, and when their user is not known any more: then for
-    good, also if the user comes back.
+    They end with their time, by signing out, with the token, key or certificate that began them,
+    and when their user is not known any more: then for good, also if the user comes back.
     """
 
     def __init__(self, clock: Clock, lasting_s: float) -> None:
@@ -94,7 +98,7 @@ class Sessions:
 
     def begin(self, session: Session) -> str:
         """Let a user in; return the token of the session."""
-        return self._sessions.draw(session.caller.name, session)
+        return self._sessions.draw(session.caller, session)
 
     def find(self, token: str) -> Session | None:
         """The session of a token; None if there is none any more."""
@@ -111,7 +115,7 @@ class Sessions:
 
     def draw_link(self, caller: Caller) -> str:
         """A token by which a user may sign in once, soon."""
-        return self._links.draw(caller.name, caller)
+        return self._links.draw(caller, caller)
 
     def take_link(self, token: str) -> Caller | None:
         """Who may sign in by a one-time token; None if nobody may by this one."""
