@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import partial
 from itertools import chain
 from typing import Any, Final, NamedTuple, Self
@@ -19,11 +19,9 @@ from ariane_record.encoding.columns.arrow_texts import (
 from ariane_record.encoding.columns.column_encoder import encode_columns, record_sizes
 from ariane_record.encoding.columns.message_columns import MessageColumns
 from ariane_record.encoding.columns.packed_columns import packed_columns
-from ariane_record.encoding.message_properties import TopicProperties
 from ariane_record.encoding.record_table import RecordTable
 from ariane_record.single.compression import BodyPacking
 from ariane_record.single.message_id import UniqueIds
-from ariane_sdk.errors import ArianeError
 from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.message_tables import TablePart, table_parts
 from ariane_sdk.producer.accumulator.row import (
@@ -34,7 +32,12 @@ from ariane_sdk.producer.accumulator.row import (
 )
 from ariane_sdk.producer.accumulator.topic_info import TopicInfo
 from ariane_sdk.producer.intake.column_outcomes import ColumnOutcomes
-from ariane_sdk.producer.intake.whole_rows import UNIQUE_ID_DIGITS_MAX, WholeRows, cuts
+from ariane_sdk.producer.intake.whole_rows import (
+    UNIQUE_ID_DIGITS_MAX,
+    WholeRow,
+    WholeRows,
+    cuts,
+)
 from ariane_sdk.runtime.clock import Clock
 from ariane_sdk.settings import ProducerSettings
 
@@ -125,32 +128,26 @@ class ColumnsIntake:
         outcomes = ColumnOutcomes(parts[-1].first_row + len(parts[-1].messages))
         grouped = any(part.messages.message_group is not None for part in parts)
         info = await learn_info(grouped)
-        sent: list[tuple[Row, NDArray[np.int64]]] = []
-        backpressure = self._whole_rows.backpressure()
-        taken_bytes = 0
-        with self._whole_rows.spreading(info) as spread_count:
-            for piece in self._pieces(info, parts, spread_count):
-                await backpressure.wait(taken_bytes)
-                try:
-                    row = self._send(info, piece, deadline_s, sent_in)
-                except ArianeError as error:
-                    outcomes.refuse(piece.rows, error)
-                else:
-                    taken_bytes += row.size_bytes
-                    sent.append((row, piece.rows))
-            for row, rows in sent:
-                await row.wait_settled()
-                outcomes.take(row, rows)
-        return outcomes.result()
+        rows: list[NDArray[np.int64]] = []
 
-    def _pieces(
-        self, info: TopicInfo, parts: Iterable[TablePart], spread_count: int
-    ) -> Iterator[QueuedColumns]:
-        """Divide a table into what is sent as one row each."""
-        for part in chain.from_iterable(map(partial(self._packed, info.topic), parts)):
-            for queued in self._by_queue(info, part):
-                for start, stop in self._cuts(info, queued, spread_count):
-                    yield queued.slice(start, stop)
+        def divided(spread_count: int) -> Iterator[WholeRow]:
+            for part in chain.from_iterable(map(partial(self._packed, info.topic), parts)):
+                for queued in self._by_queue(info, part):
+                    for start, stop in self._cuts(info, queued, spread_count):
+                        piece = queued.slice(start, stop)
+                        rows.append(piece.rows)
+                        encode = partial(self._encoded, info, piece)
+                        yield WholeRow(encode, piece.queue, piece.delivery_times_ms)
+
+        sent = await self._whole_rows.send_all(
+            info, divided, deadline_s=deadline_s, sent_in=sent_in
+        )
+        for row, numbers in zip(sent, rows, strict=True):
+            if isinstance(row, Row):
+                outcomes.take(row, numbers)
+            else:
+                outcomes.refuse(numbers, row)
+        return outcomes.result()
 
     def _packed(self, topic: str, part: TablePart) -> Iterator[TablePart]:
         """Compress large bodies, part by part as the caller asks for rows."""
@@ -213,32 +210,16 @@ class ColumnsIntake:
             sizes += DELIVERY_TIME_BYTES
         return cuts(sizes, self._settings.batch_bytes_max, rows_max)
 
-    def _send(
-        self, info: TopicInfo, queued: QueuedColumns, deadline_s: float, sent_in: tuple[str, ...]
-    ) -> Row:
-        """Encode messages as one row, and send it.
+    def _encoded(self, info: TopicInfo, queued: QueuedColumns) -> tuple[RecordTable, UniqueIds]:
+        """Encode rows as a table of one row; returns it with the unique ids.
 
         Raises:
-            DeadlinePassed: The deadline had passed before.
             QueueOrderUnknown: No name server knows the order of queues for the message groups.
-            TopicRefused: No broker takes messages for the topic.
         """
-        groups = queued.messages.message_group
+        topic, messages = info.properties, queued.messages
+        groups = messages.message_group
         if queued.queue is None and groups is not None and lengths_of(groups).any():
             info.check_groups()
-        return self._whole_rows.send(
-            info,
-            partial(self._encoded, info.properties, queued.messages),
-            queue=queued.queue,
-            delivery_times_ms=queued.delivery_times_ms,
-            deadline_s=deadline_s,
-            sent_in=sent_in,
-        )
-
-    def _encoded(
-        self, topic: TopicProperties, messages: MessageColumns
-    ) -> tuple[RecordTable, UniqueIds]:
-        """Encode rows as a table of one row; returns it with the unique ids."""
         bodies = messages.small_bodies()
         if bodies is not None:
             lengths = lengths_of(messages.body).astype(np.int32)

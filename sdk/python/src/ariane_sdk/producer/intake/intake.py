@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from functools import partial
 from typing import TypeAlias
 
 from ariane_record.encoding.message_properties import EncodedProperties
@@ -28,6 +27,7 @@ from ariane_sdk.producer.intake.route_wait import RouteWait
 from ariane_sdk.producer.intake.whole_rows import WholeRows
 from ariane_sdk.producer.sending.producer_parts import ProducerParts
 from ariane_sdk.producer.sending.sending import Sending
+from ariane_sdk.producer.sending.unsettled import Backpressure
 from ariane_sdk.routing.route import Route
 
 Outcome: TypeAlias = SendResult | ArianeError
@@ -182,7 +182,10 @@ class Intake:
                 # The garbage collector scans all objects that are alive: thousands of messages that
                 # only wait here would cost more in scans than in encoding.
                 del messages
-                info = partial(self.info_of, run.topic, grouped=False)
+                try:
+                    info = await self.info_of(run.topic, grouped=False)
+                except ArianeError as error:
+                    return [error] * len(run.bodies)
                 sending = send_run(
                     run, properties, info, self.whole_rows, self._parts.settings.batch_bytes_max
                 )
@@ -197,7 +200,7 @@ class Intake:
     ) -> list[asyncio.Future[SendResult] | ArianeError]:
         """Take messages of any topics and kinds one by one, in their order."""
         taken: list[asyncio.Future[SendResult] | ArianeError] = []
-        backpressure = self.whole_rows.backpressure()
+        backpressure = Backpressure(self._unsettled, self._parts.settings.batch_bytes_max)
         taken_bytes = 0
         async with AsyncExitStack() as locked:
             try:

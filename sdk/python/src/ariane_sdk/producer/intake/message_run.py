@@ -5,7 +5,7 @@ They are encoded together, without a Python step for each.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import chain
 from operator import attrgetter, countOf
@@ -21,7 +21,7 @@ from ariane_sdk.message import Message, SendResult
 from ariane_sdk.producer.accumulator.row import COLUMN_BYTES, Row
 from ariane_sdk.producer.accumulator.send_results import SendResults
 from ariane_sdk.producer.accumulator.topic_info import TopicInfo
-from ariane_sdk.producer.intake.whole_rows import WholeRows, cuts
+from ariane_sdk.producer.intake.whole_rows import WholeRow, WholeRows, cuts
 
 COUNT_MIN: Final = 64
 """Fewer are taken one by one, into rows that they share with others."""
@@ -90,7 +90,7 @@ class MessageRun(NamedTuple):
 async def send_run(
     messages: MessageRun,
     properties: EncodedProperties,
-    learn_info: Callable[[], Awaitable[TopicInfo]],
+    info: TopicInfo,
     whole_rows: WholeRows,
     batch_bytes_max: int,
 ) -> Sequence[SendResult | ArianeError]:
@@ -99,50 +99,35 @@ async def send_run(
     Args:
         messages: The messages.
         properties: The properties of each.
-        learn_info: Gives what is known of their topic once its route is known.
+        info: Their topic.
         whole_rows: Encodes and sends them.
         batch_bytes_max: The most bytes of a row.
     """
-    try:
-        info = await learn_info()
-    except ArianeError as error:
-        return [error] * len(messages.bodies)
-    sent: list[tuple[Row | ArianeError, int]] = []
-    with whole_rows.spreading(info) as spread_count:
+    counts: list[int] = []
+
+    def divided(spread_count: int) -> Iterator[WholeRow]:
+        nonlocal messages
         count_max = info.count_per_queue(len(messages.bodies), spread_count)
-        backpressure = whole_rows.backpressure()
-        taken_bytes = 0
         sizes = messages.lengths + np.int64(COLUMN_BYTES + properties.overhead_bytes)
         for start, stop in cuts(sizes, batch_bytes_max, count_max):
+            counts.append(stop - start)
             part = messages.slice(start, stop)
-            await backpressure.wait(taken_bytes)
-            encode = partial(
-                whole_rows.encoded_run, info.properties, properties, part.bodies, part.lengths
-            )
-            try:
-                row = whole_rows.send(info, encode)
-            except ArianeError as error:
-                sent.append((error, stop - start))
-            else:
-                taken_bytes += row.size_bytes
-                sent.append((row, stop - start))
-            del part, encode  # So that bodies are freed once they are sent.
-        del messages
-        rows = [each for each, _ in sent if isinstance(each, Row)]
-        for row in rows:
-            await row.wait_settled()
-    stored = [row.stored for row in rows if row.stored is not None]
+            encode = whole_rows.encoded_run
+            yield WholeRow(partial(encode, info.properties, properties, part.bodies, part.lengths))
+        del messages  # So that bodies are freed once they are sent.
+
+    sent = await whole_rows.send_all(info, divided)
+    stored = [row.stored for row in sent if isinstance(row, Row) and row.stored is not None]
     if len(stored) == len(sent):
         return SendResults(stored)
-    return list(chain.from_iterable(map(_outcomes_of, sent)))
+    return list(chain.from_iterable(map(_outcomes_of, sent, counts)))
 
 
-def _outcomes_of(sent: tuple[Row | ArianeError, int]) -> Sequence[SendResult | ArianeError]:
+def _outcomes_of(sent: Row | ArianeError, count: int) -> Sequence[SendResult | ArianeError]:
     """The outcomes of messages that were sent as one row, which is settled, or were refused."""
-    row, count = sent
-    if isinstance(row, Row) and row.stored is not None:
-        return row.stored.results(0, count)
-    error = row.error if isinstance(row, Row) else row
+    if isinstance(sent, Row) and sent.stored is not None:
+        return sent.stored.results(0, count)
+    error = sent.error if isinstance(sent, Row) else sent
     if error is None:
         raise AssertionError("a settled row is stored or has an error")
     return [error] * count
