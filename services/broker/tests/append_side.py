@@ -15,6 +15,7 @@ from ariane_broker.append.rows import Rows
 from ariane_broker.append.topics_for_send import TopicsForSend
 from ariane_broker.errors.store_errors import STORAGE_RULES
 from ariane_broker.log.derived.producer_sequences import ProducerSequences
+from ariane_broker.log.filtered_watches import FilteredWatches
 from ariane_broker.log.held_requests import Arrivals, HeldRequests
 from ariane_broker.log.statistics import BrokerStatistics
 from ariane_broker.rpc.translation.append_wire import append_request, append_response
@@ -62,16 +63,16 @@ class KeptWakes(HeldRequests):
     """Remembers who was woken."""
 
     def __init__(self):
-        super().__init__(count_max=1)
+        super().__init__(FilteredWatches(store=None), count_max=1)
         self.woken = []
 
     def wants_tags(self, _queue):
         return False
 
-    def wake(self, queue, _tag_codes=None):
+    def arrived(self, queue, _tag_codes=None):
         self.woken.append(queue)
 
-    def wake_all(self, queues):
+    def arrived_in(self, queues):
         self.woken += queues
 
 

@@ -213,7 +213,7 @@ async def test_queues_are_woken_when_they_are_confirmed_and_not_before(log, make
         def wants_tags(self, _queue):
             return False
 
-        def wake(self, key, _tag_codes=None):
+        def arrived(self, key, _tag_codes=None):
             woken.append(key)
 
     arrivals = Arrivals(log, Held())

@@ -2,8 +2,10 @@ import asyncio
 
 import pytest
 
+from ariane_broker.log.filtered_watches import FilteredWatches
 from ariane_broker.log.held_requests import HeldRequests
 from ariane_broker.queue_key import QueueKey
+from ariane_broker.wish import Wish
 from ariane_servicekit import ServiceError
 
 A, B = QueueKey("t", 0), QueueKey("t", 1)
@@ -11,7 +13,7 @@ A, B = QueueKey("t", 0), QueueKey("t", 1)
 
 @pytest.fixture
 def held():
-    return HeldRequests(count_max=3)
+    return HeldRequests(FilteredWatches(store=None), count_max=3)
 
 
 async def wait(held, *queues, seconds=20):
@@ -44,14 +46,14 @@ async def test_who_wants_some_tags_is_woken_by_these(held):
     told = []
 
     def watch(name, *codes):
-        tags = {A: codes} if codes else {}
-        return held.watch([A, B], lambda: told.append(name), tag_codes=tags)
+        wishes = {A: Wish(frozenset(codes))} if codes else {}
+        return held.watch([A, B], lambda: told.append(name), wishes=wishes)
 
     watches = [watch("red", 1), watch("blue", 2, 1 << 30), watch("all")]
     for codes in ([1, 1], [3, 2], [0], None):
         told.append(codes)
-        held.wake(A, codes)
-    held.wake(B, [7])
+        held.arrived(A, codes)
+    held.arrived(B, [7])
     assert told == [
         *([1, 1], "all", "red"),
         *([3, 2], "all", "blue"),

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from ariane_broker.errors.replication import broker_not_primary
+from ariane_broker.log.filtered_watches import FilteredWatches
 from ariane_broker.log.held_requests import HeldRequests
 from ariane_broker.log.log_epochs import LogEpochs
 from ariane_broker.log.statistics import BrokerStatistics
@@ -49,7 +50,7 @@ def store(tmp_path):
 
 @pytest.fixture
 def ranges(store):
-    held = HeldRequests(count_max=10)
+    held = HeldRequests(FilteredWatches(None), count_max=10)
     pull_range = PullRange(
         store,
         SimpleNamespace(

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from ariane_broker.filters.tags import TagFilter
+from ariane_broker.log.filtered_watches import FilteredWatches
 from ariane_broker.log.held_requests import HeldRequests
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.read.open_pull import OpenPull
@@ -35,7 +36,7 @@ class Log:
 
     def grow(self, number, tag_codes=None):
         self.ends[QUEUES[number]] += 1
-        self.held.wake(QUEUES[number], tag_codes)
+        self.held.arrived(QUEUES[number], tag_codes)
 
     async def look(self, order, codes, positions, places):
         self.looks.append(set(places))
@@ -64,7 +65,7 @@ class Log:
 
 @pytest.fixture
 def held():
-    return HeldRequests(count_max=9)
+    return HeldRequests(FilteredWatches(store=None), count_max=9)
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from ariane_broker.log.filtered_watches import FilteredWatches
 from ariane_broker.log.held_requests import HeldRequests
 from ariane_broker.log.log_epochs import LogEpochs
 from ariane_broker.log.statistics import BrokerStatistics
@@ -40,7 +41,12 @@ async def test_it_ends_there_and_brings_nothing_of_the_new_topic(store, epochs, 
         find=lambda topic: TopicConfig(topic=topic, read_queue_count=1, write_queue_count=1)
     )
     pull_range = PullRange(
-        store, topics, HeldRequests(count_max=10), BrokerStatistics(), epochs, cold_reads()
+        store,
+        topics,
+        HeldRequests(FilteredWatches(store), count_max=10),
+        BrokerStatistics(),
+        epochs,
+        cold_reads(),
     )
     epoch = epochs.current if told else 0
 

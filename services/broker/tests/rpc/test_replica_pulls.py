@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from ariane.broker.v1 import pull_service_pb2 as pull_pb
+from ariane_broker.log.filtered_watches import FilteredWatches
 from ariane_broker.log.held_requests import HeldRequests
 from ariane_broker.log.statistics import BrokerStatistics
 from ariane_broker.read.range_pull import PullRange, RangeOrder
@@ -110,7 +111,7 @@ async def test_a_range_ends_once_the_log_is_cut(store, gate, following):
     ranges = PullRange(
         store,
         topics,
-        HeldRequests(count_max=1),
+        HeldRequests(FilteredWatches(None), count_max=1),
         BrokerStatistics(),
         SimpleNamespace(check=lambda *_: None, current=1),
         cold_reads(),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from hashlib import blake2b
 from typing import Final
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from ariane_broker.errors.public_errors import filter_expression_invalid
 from ariane_broker.filters.expression import FilterExpression, FilterLanguage
 from ariane_broker.filters.tags import TagFilter, parse_tags
+from ariane_broker.wish import Wish
 from ariane_record.decoding.columns import RecordColumns
 from ariane_servicekit.errors import feature_not_available
 from ariane_sql92 import Condition, ConditionInvalid, compile_condition
@@ -19,6 +21,13 @@ from ariane_storage.queues.consume_queue_entry import Entries
 from ariane_storage.reading.filter import Filter
 
 CONDITIONS_KEPT: Final = 1024
+
+KNOWN_MAX: Final = 32
+"""Results that each condition keeps, for those who look at the same records soon: as many as wait
+with it for what arrives."""
+
+KNOWN_BYTES_MAX: Final = 64 << 10
+"""Of more records at once, as in a backlog, no result is kept."""
 
 
 class SqlFilter:
@@ -28,14 +37,25 @@ class SqlFilter:
         self.looks_per_record = condition.part_count
         """As many as the condition has parts; entries do not contain properties."""
         self._condition = condition
+        self._known: dict[bytes, NDArray[np.bool_]] = {}
 
     def entries_mask(self, entries: Entries) -> NDArray[np.bool_]:
         """As ``Filter``: all entries."""
         return np.ones(len(entries), np.bool_)
 
     def records_mask(self, records: RecordColumns) -> NDArray[np.bool_]:
-        """As ``Filter``: by the condition."""
-        return self._condition.mask(records.properties)
+        """As ``Filter``: by the condition, evaluated once for all who look at the same records."""
+        if len(records.records) > KNOWN_BYTES_MAX:
+            return self._condition.mask(records.properties)
+        name = blake2b(records.records, digest_size=16).digest()
+        mask = self._known.pop(name, None)
+        if mask is None:
+            mask = self._condition.mask(records.properties)
+            mask.flags.writeable = False
+            if len(self._known) == KNOWN_MAX:
+                del self._known[next(iter(self._known))]
+        self._known[name] = mask
+        return mask
 
 
 @lru_cache(maxsize=CONDITIONS_KEPT)
@@ -76,6 +96,17 @@ def filter_for(expression: FilterExpression, *, exact: bool = True) -> Filter | 
             raise feature_not_available(
                 "an uploaded filter at the broker itself, and not at a FilterServer of its route,"
             )
+
+
+def wish_of(wanted: Filter | None) -> Wish | None:
+    """The messages that wake a reader with a filter; None: all."""
+    match wanted:
+        case TagFilter():
+            return Wish(tag_codes=wanted.tag_codes)
+        case SqlFilter():
+            return Wish(filters=frozenset((wanted,)))
+        case _:
+            return None
 
 
 def check_filter(expression: FilterExpression) -> None:

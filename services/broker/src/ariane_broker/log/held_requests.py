@@ -8,7 +8,8 @@ to watch it in the same turn of the event loop misses no arrival.
 ``wake`` is called in the loop turn in which messages arrived in a queue, and ends the wait of the
 requests that watch this queue. They run in the next turn, once, however many appends there were in
 this one. A watch of a reader that wants some tags only is told of messages with the hashes of these
-tags, and of those whose hashes are not known. A wait also ends when its hold time is over, when it
+tags, and of those whose hashes are not known; one that waits with a filter, of messages that it
+passes (see ``filtered_watches``). A wait also ends when its hold time is over, when it
 is interrupted, when the broker stops, and with the call that it belongs to.
 """
 
@@ -25,7 +26,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ariane_broker.errors.public_errors import held_pulls_exhausted
+from ariane_broker.log.filtered_watches import FilteredWatches
 from ariane_broker.queue_key import QueueKey
+from ariane_broker.wish import Wish
 from ariane_storage.store import Store
 
 HOLD_SECONDS_MAX: Final = 30.0
@@ -34,19 +37,19 @@ HOLD_SECONDS_MAX: Final = 30.0
 class Watch:
     """The queues that a request watches, and those of them in which messages arrived."""
 
-    __slots__ = ("_on_arrival", "_woken", "arrived", "queues", "tag_codes")
+    __slots__ = ("_on_arrival", "_woken", "arrived", "queues", "wishes")
 
     def __init__(
         self,
         queues: Collection[QueueKey],
         on_arrival: Callable[[], None] | None = None,
-        tag_codes: Mapping[QueueKey, Collection[int]] = MappingProxyType({}),
+        wishes: Mapping[QueueKey, Wish] = MappingProxyType({}),
     ) -> None:
         """Watch queues; ``on_arrival`` is called, if given, in the loop turn of each arrival."""
         self.queues = queues
         """All watched queues."""
-        self.tag_codes = tag_codes
-        """The hashes of the tags that matter in a queue; a queue that is missing: all."""
+        self.wishes = wishes
+        """The messages that matter in a queue; a queue that is missing: all."""
         self.arrived: dict[QueueKey, None] = {}
         """Queues in which messages arrived, in order; the request removes those that it looks
         at."""
@@ -81,7 +84,9 @@ class Watch:
 class HeldRequests:
     """The watches of all requests, by queue, and the requests that wait now."""
 
-    def __init__(self, *, count_max: int) -> None:
+    def __init__(self, filtered: FilteredWatches, *, count_max: int) -> None:
+        self.filtered = filtered
+        """The watches that wait with filters."""
         self._count_max = count_max
         # In order, so that those who came first are told first.
         self._waiting: dict[Watch, None] = {}
@@ -104,37 +109,40 @@ class HeldRequests:
         queues: Iterable[QueueKey],
         on_arrival: Callable[[], None] | None = None,
         *,
-        tag_codes: Mapping[QueueKey, Collection[int]] = MappingProxyType({}),
+        wishes: Mapping[QueueKey, Wish] = MappingProxyType({}),
     ) -> Watch:
         """Make a watch on some queues; it notes arrivals until ``forget``.
 
         Args:
             queues: The queues.
             on_arrival: Called in the loop turn of each arrival, if the caller does not ``wait``.
-            tag_codes: Queues of which only messages with one of some hashes of tags matter.
+            wishes: Queues of which not all messages matter.
         """
-        watch = Watch(dict.fromkeys(queues), on_arrival, tag_codes)
+        watch = Watch(dict.fromkeys(queues), on_arrival, wishes)
         for queue in watch.queues:
-            codes = tag_codes.get(queue)
-            if codes is None:
+            wish = wishes.get(queue)
+            if wish is None:
                 self._watches.setdefault(queue, {})[watch] = None
-            else:
-                tagged = self._tagged.setdefault(queue, {})
-                for code in codes:
-                    tagged.setdefault(code, {})[watch] = None
+                continue
+            for code in wish.tag_codes:
+                self._tagged.setdefault(queue, {}).setdefault(code, {})[watch] = None
+            for wanted in wish.filters:
+                self.filtered.add(queue, wanted, watch)
         return watch
 
     def forget(self, watch: Watch) -> None:
         """End a watch."""
         for queue in watch.queues:
-            if queue not in watch.tag_codes:
+            if queue not in watch.wishes:
                 _remove(self._watches, queue, watch)
-        for queue, codes in watch.tag_codes.items():
+        for queue, wish in watch.wishes.items():
             tagged = self._tagged.get(queue, {})
-            for code in codes:
+            for code in wish.tag_codes:
                 _remove(tagged, code, watch)
             if not tagged:
                 self._tagged.pop(queue, None)
+            for wanted in wish.filters:
+                self.filtered.remove(queue, wanted, watch)
 
     async def wait(self, watch: Watch, seconds: float) -> bool:
         """Wait until messages arrive in a queue of a watch.
@@ -166,13 +174,23 @@ class HeldRequests:
         """Whether it matters which tags messages of a queue have."""
         return queue in self._tagged
 
-    def wake(self, queue: QueueKey, tag_codes: Collection[int] | None = None) -> None:
+    def wake(self, queue: QueueKey) -> None:
+        """Notify all watches on a queue: there may be something for them."""
+        self._tell(queue, None)
+        for watch in dict.fromkeys(self.filtered.watches(queue)):
+            watch.tell(queue)
+
+    def arrived(self, queue: QueueKey, tag_codes: Collection[int] | None = None) -> None:
         """Notify the watches on a queue for which it matters that messages arrived in it.
 
         Args:
             queue: The queue.
             tag_codes: Hashes of the tags of the messages; None if they are not known.
         """
+        self._tell(queue, tag_codes)
+        self.filtered.arrived(queue)
+
+    def _tell(self, queue: QueueKey, tag_codes: Collection[int] | None) -> None:
         for watch in self._watches.get(queue, ()):
             watch.tell(queue)
         tagged = self._tagged.get(queue)
@@ -182,11 +200,16 @@ class HeldRequests:
                 watch.tell(queue)
 
     def wake_all(self, queues: Iterable[QueueKey]) -> None:
-        """Notify all watches on some queues that messages arrived in them."""
-        if self._watches or self._tagged:
+        """Notify all watches on some queues."""
+        for queue in dict.fromkeys(queues):
+            self.wake(queue)
+
+    def arrived_in(self, queues: Iterable[QueueKey]) -> None:
+        """Messages with whatever tags arrived in some queues."""
+        if self._watches or self._tagged or self.filtered:
             for queue in dict.fromkeys(queues):
-                if queue in self._watches or queue in self._tagged:
-                    self.wake(queue)
+                if queue in self._watches or queue in self._tagged or queue in self.filtered:
+                    self.arrived(queue)
 
     def close(self) -> None:
         """End all waits; requests that come later do not wait."""
@@ -233,7 +256,7 @@ class Arrivals:
         """
         if len(queues) > 1:
             if not self._pending and next_commit_log_offsets[-1] <= self._store.confirmed_offset:
-                self._held.wake_all(queues)
+                self._held.arrived_in(queues)
                 return
             unknown: list[None] = [None] * len(queues)
             self._pending.extend(zip(next_commit_log_offsets, queues, unknown, strict=True))
@@ -243,7 +266,7 @@ class Arrivals:
         if tag_codes is not None and self._held.wants_tags(queue):
             codes = tag_codes.tolist() if len(tag_codes) <= TAGS_LOOKED_AT_MAX else None
         if not self._pending and end <= self._store.confirmed_offset:
-            self._held.wake(queue, codes)
+            self._held.arrived(queue, codes)
         else:
             self._pending.append((end, queue, codes))
 
@@ -252,4 +275,4 @@ class Arrivals:
         confirmed = self._store.confirmed_offset
         while self._pending and self._pending[0][0] <= confirmed:
             _, queue, codes = self._pending.popleft()
-            self._held.wake(queue, codes)
+            self._held.arrived(queue, codes)

@@ -11,6 +11,7 @@ from ariane_broker.log.clock_watch import ClockWatch
 from ariane_broker.log.cold_reads import ColdReads
 from ariane_broker.log.derived.log_states import LogStates
 from ariane_broker.log.derived.producer_sequences import ProducerSequences
+from ariane_broker.log.filtered_watches import FilteredWatches
 from ariane_broker.log.group_flush import GroupFlush
 from ariane_broker.log.held_requests import Arrivals, HeldRequests
 from ariane_broker.log.promise import LonePromises
@@ -71,7 +72,7 @@ def log_room(
         disk=environment.disk,
         clock=environment.store_clock,
     )
-    held = HeldRequests(count_max=settings.held_pulls_max)
+    held = HeldRequests(FilteredWatches(store), count_max=settings.held_pulls_max)
     arrivals = Arrivals(store, held)
 
     flush_failed = _end_process(environment)

@@ -8,9 +8,9 @@
 
 A look reads the queues that may have messages. The first look reads all queues; later ones read
 queues that the last look left unfinished and queues in which messages have arrived since: of a
-filter by tags, messages with hashes of these tags. Others move the position when the hold time is
-over. So the
-cost of an answer depends on what it brings, not on the number of queues of the pull.
+filter by tags, messages with hashes of these tags, and of one by a condition, messages that fulfil
+it. Others move the position when the hold time is over. So the cost of an answer depends on what it
+brings, not on the number of queues of the pull.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Final, Self
 
-from ariane_broker.filters.tags import TagFilter
+from ariane_broker.filters.filter import wish_of
 from ariane_broker.log.held_requests import HeldRequests, Watch
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.read.pull_order import Position, PulledQueue, PullOrder
@@ -173,12 +173,12 @@ class OpenPull:
     def _begin_watch(self) -> Watch:
         for place, position in enumerate(self._positions):
             self._places.setdefault(position.queue, []).append(place)
-        tag_codes = {
-            queue: wanted.tag_codes
+        wishes = {
+            queue: wish
             for queue in self._places
-            if isinstance(wanted := self._filters.get(queue.topic), TagFilter)
+            if (wish := wish_of(self._filters.get(queue.topic))) is not None
         }
-        self._watch = self._held.watch(self._places, tag_codes=tag_codes)
+        self._watch = self._held.watch(self._places, wishes=wishes)
         return self._watch
 
     def _go_to(self, found: Mapping[int, PulledQueue]) -> dict[int, PulledQueue]:

@@ -18,6 +18,7 @@ from ariane_broker.filters.expiry import expiry_ms
 from ariane_broker.filters.living_origins import living
 from ariane_broker.groups.queue_locks import QueueLocks
 from ariane_broker.log.cold_reads import ColdReads
+from ariane_broker.log.filtered_watches import FilteredWatches
 from ariane_broker.log.log_epochs import LogEpochs
 from ariane_broker.log.statistics import BrokerStatistics
 from ariane_broker.queue_key import QueueKey
@@ -99,6 +100,8 @@ class QueueLooks:
     """Milliseconds since the epoch."""
     cold_reads: ColdReads
     """Fetches what is not in memory."""
+    filtered: FilteredWatches
+    """What filters of waiting readers have left out."""
     replica_hints: ReplicaHints | None = None
     """The replicas for reads of deep backlogs; None without replicas."""
     monotonic: Callable[[], float] = lambda: 0.0
@@ -173,11 +176,13 @@ class QueueLooks:
                 look.coming.append(coming)
                 continue
             topic = position.queue.topic
-            wanted = living(topic, filters.get(topic), self.store.copying.deleted_topic_ends)
+            given = filters.get(topic)
+            wanted = living(topic, given, self.store.copying.deleted_topic_ends)
             try:
                 self._check_queue(order, position)
                 with IN_MEMORY:
-                    read = read_from(position, look.count_left, look.bytes_left, wanted)
+                    begin = self._begin_of(position, given)
+                    read = read_from(begin, look.count_left, look.bytes_left, wanted)
                     replica = _replica(hints, order, position, read, zone)
             except QueueUnderRepair:
                 continue  # Nothing for now; the repair of the queue wakes waiting pulls.
@@ -204,6 +209,11 @@ class QueueLooks:
             )
             self._count(look, order, place, read)
         return True
+
+    def _begin_of(self, position: Position, given: Filter | None) -> Position:
+        """Where to read: behind what the filter has left out already, for others who wait."""
+        begin = self.filtered.passed_over(position.queue, given, position.queue_offset)
+        return position if begin == position.queue_offset else replace(position, queue_offset=begin)
 
     def _fetch(self, look: Look, group: str, queue: QueueKey, cold: BytesCold) -> None:
         """Begin to bring into memory what the read of a queue lacked."""

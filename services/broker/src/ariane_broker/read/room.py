@@ -56,6 +56,7 @@ def read_room(
         draw=random.Random(environment.chance.getrandbits(64)).randrange,  # noqa: S311 - fairness, no secret.
         now_ms=environment.clock.now_ms,
         cold_reads=log.cold_reads,
+        filtered=log.held.filtered,
         replica_hints=_replica_hints(environment, log),
         monotonic=environment.clock.monotonic,
     )

@@ -13,12 +13,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ariane_broker.filters.expression import FilterExpression
-from ariane_broker.filters.tags import TagFilter
+from ariane_broker.filters.filter import wish_of
 from ariane_broker.log.cold_reads import ColdReads
 from ariane_broker.log.held_requests import HeldRequests, Watch
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.receive.handing_out.hand_outs import HandOuts
 from ariane_broker.receive.handing_out.receive_order import HandedOut, ReceiveOrder
+from ariane_broker.wish import Wish
 from ariane_servicekit import AnswerLease
 from ariane_servicekit.errors import ServiceError
 from ariane_storage.disk.cold import BytesCold
@@ -67,8 +68,8 @@ class WaitingLine:
         self._cold_reads = cold_reads
         self._waiting: list[_Waiter] = []
         self._watch: Watch | None = None
-        # The hashes of tags that matter in each watched queue; None: all messages do.
-        self._codes: dict[QueueKey, frozenset[int] | None] = {}
+        # The messages that matter in each watched queue; None: all do.
+        self._wishes: dict[QueueKey, Wish | None] = {}
         self._called = False
 
     def __len__(self) -> int:
@@ -154,27 +155,27 @@ class WaitingLine:
     def _watch_queues(self, order: ReceiveOrder, filters: Filters) -> None:
         """Watch what a call waits for besides what others wait for already.
 
-        Where all want some tags only, other messages wake nobody: the next call passes them over.
+        Where all want some messages only, others wake nobody: the next call passes them over.
         """
-        known, codes = self._codes, dict(self._codes)
+        known, wishes = self._wishes, dict(self._wishes)
         for queue in self._hand_outs.queues(order):
-            wanted = filters.get(queue.topic)
-            of_call = wanted.tag_codes if isinstance(wanted, TagFilter) else None
+            of_call = wish_of(filters.get(queue.topic))
             before = known.get(queue, of_call)
-            codes[queue] = None if before is None or of_call is None else before | of_call
-        if self._watch is not None and codes == known:
+            wishes[queue] = None if before is None or of_call is None else before | of_call
+        if self._watch is not None and wishes == known:
             return
-        if self._watch is not None:
-            self._held.forget(self._watch)
-        tagged = {queue: some for queue, some in codes.items() if some is not None}
-        self._watch = self._held.watch(codes, on_arrival=self.call, tag_codes=tagged)
-        self._codes = codes
+        some = {queue: wish for queue, wish in wishes.items() if wish is not None}
+        before_this = self._watch
+        self._watch = self._held.watch(wishes, on_arrival=self.call, wishes=some)
+        if before_this is not None:
+            self._held.forget(before_this)
+        self._wishes = wishes
 
     def _forget(self) -> None:
         if self._watch is not None:
             self._held.forget(self._watch)
             self._watch = None
-            self._codes = {}
+            self._wishes = {}
 
 
 class WaitingLines:

@@ -1,0 +1,164 @@
+"""Watches of readers that want what a filter passes: each filter looks once, for all of them.
+
+::
+
+    queue        ... | x x x | y x |          x: the filter leaves it out, y: it passes
+                 ^ the readers wait here
+    arrival 1        [looked at]              nobody is told
+    arrival 2                [looked at]      all readers with this filter are told, and read
+
+Filters look at what has arrived in the loop turn behind the arrival, a few in each. What one has
+left out, the readers with this filter need not look at: their reads begin behind it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Final, Protocol
+
+from ariane_broker.queue_key import QueueKey
+from ariane_storage.disk.cold import IN_MEMORY, BytesCold
+from ariane_storage.errors import StorageError
+from ariane_storage.reading.filter import Filter
+from ariane_storage.store import Store
+
+LOOKS_MAX: Final = 16
+"""Looks of filters in one turn of the loop, some 200 us each; the next turn goes on."""
+
+LOOKED_AT_MAX: Final = 1024
+"""Messages of one look at most."""
+
+LOOKED_AT_BYTES_MAX: Final = 1 << 20
+"""Bytes of records of one look, about."""
+
+
+class Told(Protocol):
+    """Who is told of arrivals."""
+
+    def tell(self, queue: QueueKey) -> None:
+        """Messages arrived that matter."""
+        ...
+
+
+@dataclass(slots=True)
+class _Judged:
+    """What one filter has seen of a queue, and who waits for what it passes."""
+
+    clear_from: int
+    """From this queue offset up to ``clear_to`` it passes nothing."""
+    clear_to: int
+    seen_to: int
+    """It has looked at messages before this queue offset, or their readers were told."""
+    watches: dict[Told, None] = field(default_factory=dict)
+    """Who is told."""
+
+    def passes_nothing_before(self, queue_offset: int) -> None:
+        """Go on to a queue offset; nothing of what it has looked at passes."""
+        if self.clear_to != self.seen_to:
+            self.clear_from = self.seen_to
+        self.clear_to = self.seen_to = queue_offset
+
+
+class FilteredWatches:
+    """The filters that readers of queues wait with, and their watches."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._queues: dict[QueueKey, dict[Filter, _Judged]] = {}
+        # In order of arrival.
+        self._due: dict[tuple[QueueKey, Filter], None] = {}
+        self._called = False
+
+    def __bool__(self) -> bool:
+        return bool(self._queues)
+
+    def __contains__(self, queue: QueueKey) -> bool:
+        return queue in self._queues
+
+    def add(self, queue: QueueKey, wanted: Filter, watch: Told) -> None:
+        """Tell a watch of messages that a filter passes, from the queue's present end on."""
+        judged = self._queues.setdefault(queue, {})
+        if wanted not in judged:
+            end = self._end(queue)
+            judged[wanted] = _Judged(end, end, end)
+        judged[wanted].watches[watch] = None
+
+    def remove(self, queue: QueueKey, wanted: Filter, watch: Told) -> None:
+        """Tell a watch no more."""
+        judged = self._queues[queue]
+        watches = judged[wanted].watches
+        watches.pop(watch, None)
+        if not watches:
+            del judged[wanted]
+            self._due.pop((queue, wanted), None)
+        if not judged:
+            del self._queues[queue]
+
+    def watches(self, queue: QueueKey) -> list[Told]:
+        """All watches of a queue."""
+        return [each for one in self._queues.get(queue, {}).values() for each in one.watches]
+
+    def arrived(self, queue: QueueKey) -> None:
+        """Have the filters look at what arrived in a queue, in the next turn of the loop."""
+        for wanted in self._queues.get(queue, ()):
+            self._due[queue, wanted] = None
+        self._call()
+
+    def passed_over(self, queue: QueueKey, wanted: Filter | None, queue_offset: int) -> int:
+        """Where a read with a filter may begin: behind what the filter is known to leave out."""
+        judged = self._queues.get(queue)
+        one = None if judged is None or wanted is None else judged.get(wanted)
+        if one is None or not one.clear_from <= queue_offset < one.clear_to:
+            return queue_offset
+        return max(queue_offset, min(one.clear_to, self._end(queue)))
+
+    def begin_anew(self, topics: Collection[str]) -> None:
+        """Queues of topics were deleted: what filters saw of them says nothing of later ones."""
+        for queue, judged in self._queues.items():
+            if queue.topic in topics:
+                for one in judged.values():
+                    one.clear_from = one.clear_to = one.seen_to = self._end(queue)
+
+    def _call(self) -> None:
+        if self._due and not self._called:
+            self._called = True
+            asyncio.get_running_loop().call_soon(self._look)
+
+    def _look(self) -> None:
+        self._called = False
+        for queue, wanted in tuple(islice(self._due, LOOKS_MAX)):
+            one = self._queues[queue][wanted]
+            del self._due[queue, wanted]
+            if not self._is_done(queue, wanted, one):
+                self._due[queue, wanted] = None
+        self._call()
+
+    def _is_done(self, queue: QueueKey, wanted: Filter, one: _Judged) -> bool:
+        """Look once; tell the readers if something passes. Returns whether nothing is left."""
+        try:
+            with IN_MEMORY:
+                read = self._store.read_queue(
+                    *queue,
+                    one.seen_to,
+                    max_count=LOOKED_AT_MAX,
+                    max_bytes=LOOKED_AT_BYTES_MAX,
+                    wanted=wanted,
+                )
+        except (BytesCold, StorageError):
+            read = None  # The readers find out.
+        if read is not None and not read.count and not len(read.lost_offsets):
+            one.passes_nothing_before(read.next_queue_offset)
+            return read.next_queue_offset >= read.max_queue_offset
+        one.seen_to = self._end(queue)
+        for watch in one.watches:
+            watch.tell(queue)
+        return True
+
+    def _end(self, queue: QueueKey) -> int:
+        try:
+            return self._store.queue_bounds(*queue)[1]
+        except StorageError:
+            return 0  # Closed.
