@@ -257,8 +257,8 @@ async def test_a_process_that_begins_anew_is_told_again(users, policies, databas
     async def processes():
         return {str(listen)}
 
-    store = UserStore(database)
-    teller = RulesTeller(store, database, processes, SystemClock())
+    store, clock = UserStore(database), TriesSeen()
+    teller = RulesTeller(store, database, processes, clock)
     users._changed = policies._changed = teller.changed
     await create(users, "anna")
     teller.start()
@@ -266,10 +266,23 @@ async def test_a_process_that_begins_anew_is_told_again(users, policies, databas
         for _ in range(2):
             async with serving(settings, NamesrvApp), ClusterClient(str(listen)) as client:
                 await Seen(client.channel(str(listen))).version_at_least(store.version())
+                clock.waits_for_a_try.clear()
             # While it is away, admin finds that out by its next word.
-            await asyncio.sleep(0.5)
+            async with asyncio.timeout(20):
+                await clock.waits_for_a_try.wait()
     finally:
         await teller.stop()
+
+
+class TriesSeen(SystemClock):
+    """A clock that shows when admin waits for its next try to reach a process."""
+
+    def __init__(self):
+        self.waits_for_a_try = asyncio.Event()
+
+    async def sleep(self, seconds):
+        self.waits_for_a_try.set()
+        await super().sleep(seconds)
 
 
 class Seen:
