@@ -38,7 +38,9 @@ class LongCall:
     task: asyncio.Task[Any]
     """The task that works for it."""
     uses: set[Use] = field(default_factory=set)
-    """What its requests use."""
+    """What its requests use, the last one left out."""
+    request: Any = None
+    """The last request; what it uses is found when it is asked for, and most calls end before."""
     timer: asyncio.TimerHandle | None = None
     """Looks whether the proof of its caller has ended; None if that has no end."""
 
@@ -75,10 +77,9 @@ class LongCalls:
 
     def add(self, long: LongCall, request: Any) -> None:
         """A call has another request."""
-        if len(long.uses) >= USES_MAX:
-            # Those of the requests from now on: each was judged when it came.
-            long.uses.clear()
-        long.uses.update(self._gate.uses_of(long.rule, request))
+        if long.request is not None:
+            self._add_uses(long)
+        long.request = request
 
     def leave(self, long: LongCall) -> None:
         """A call is over."""
@@ -99,6 +100,14 @@ class LongCalls:
                 ErrorReason.ERROR_REASON_CREDENTIALS_INVALID,
             )
 
+    def _add_uses(self, long: LongCall) -> None:
+        """Remember what the last request of a call uses, instead of the request."""
+        if len(long.uses) >= USES_MAX:
+            # Those of the requests from now on: each was judged when it came.
+            long.uses.clear()
+        long.uses.update(self._gate.uses_of(long.rule, long.request))
+        long.request = None
+
     def _changed(self) -> None:
         self._again = True
         if self._judging is None or self._judging.done():
@@ -108,6 +117,8 @@ class LongCalls:
         while self._again:
             self._again = False
             for count, long in enumerate(list(self._calls), 1):
+                if long.request is not None:
+                    self._add_uses(long)
                 cause = self._gate.still_allows(long.call, long.rule, long.uses)
                 if cause and long in self._calls and long.call.ended is None:
                     long.end(cause)
