@@ -97,7 +97,9 @@ async def page():
     telemetry = Telemetry("probe", [reader])
     served = MetricsPage(Address("127.0.0.1", 0), registry)
     measures = Measures(telemetry.meter("ariane"))
-    CallMetrics(telemetry.meter("calls")).end(0.0, "/a.Service/Call", grpc.StatusCode.OK)
+    calls = CallMetrics(is_read=True)
+    calls.end(0.0, "/a.Service/Call", grpc.StatusCode.OK)
+    measures.add(calls.histogram)
     served.tell(measures)
     yield served, measures
     await asyncio.to_thread(telemetry.close)

@@ -8,11 +8,12 @@ Both are off unless a setting names an address; only then their libraries are lo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 from ariane_servicekit.addresses import Address
 from ariane_servicekit.errors import StartRefused
+from ariane_servicekit.observability.durations import DurationHistogram
 from ariane_servicekit.observability.measures import SERIES_MAX, Measures
 from ariane_servicekit.observability.metrics_page import MetricsPage
 
@@ -63,11 +64,12 @@ class Exports:
         self._listen = settings.metrics_listen
         self._registry: CollectorRegistry | None = None
         self._page: MetricsPage | None = None
+        self._measures: Measures | None = None
         try:
             if self._listen is not None:
                 self.readers = (*self.readers, self._prometheus())
             if settings.otlp_endpoint:
-                self.readers = (*self.readers, _otlp(settings))
+                self.readers = (*self.readers, _otlp(settings, self._histograms))
                 self.processors = (_spans_by_otlp(settings),)
         except ImportError as error:
             raise StartRefused(
@@ -90,7 +92,8 @@ class Exports:
         self.address = self._page.address
 
     def tell(self, measures: Measures) -> None:
-        """Let the page for Prometheus have these values."""
+        """Let the page for Prometheus have these values, and the collector the histograms."""
+        self._measures = measures
         if self._page is not None:
             self._page.tell(measures)
 
@@ -98,6 +101,9 @@ class Exports:
         """Stop serving the page."""
         if self._page is not None:
             self._page.close()
+
+    def _histograms(self) -> Sequence[DurationHistogram]:
+        return () if self._measures is None else self._measures.histograms
 
     def _prometheus(self) -> MetricReader:
         from opentelemetry.exporter.prometheus import (  # noqa: PLC0415 - see the module
@@ -114,14 +120,19 @@ class Exports:
         return PrometheusMetricReader(scope_info_enabled=False, registry=self._registry)
 
 
-def _otlp(settings: ExportSettings) -> MetricReader:
-    from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import (  # noqa: PLC0415 - as above
-        OTLPMetricExporter,
-    )
+def _otlp(
+    settings: ExportSettings, histograms: Callable[[], Sequence[DurationHistogram]]
+) -> MetricReader:
     from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader  # noqa: PLC0415
 
+    from ariane_servicekit.observability.otlp_metrics import (  # noqa: PLC0415 - as above
+        MeasuresExporter,
+    )
+
+    exporter = MeasuresExporter(settings.otlp_endpoint, insecure=_is_plain(settings))
+    exporter.histograms = histograms
     return PeriodicExportingMetricReader(
-        OTLPMetricExporter(settings.otlp_endpoint, insecure=_is_plain(settings)),
+        exporter,
         export_interval_millis=settings.otlp_interval_s * 1000,
         cardinality_limits=_cardinality_limits(),
     )

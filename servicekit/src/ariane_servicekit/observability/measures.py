@@ -20,6 +20,7 @@ from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
+from ariane_servicekit.observability.durations import DurationHistogram
 from ariane_servicekit.observability.logs import get_logger
 from ariane_servicekit.running.turns import at_once, in_turns
 
@@ -89,6 +90,7 @@ class Measures:
         self._loop = asyncio.get_running_loop()
         self._loop_thread = get_ident()
         self._instruments: list[Instrument] = []
+        self._histograms: list[DurationHistogram] = []
         self._writing = Lock()
 
     def counter(self, name: str, unit: str, description: str, read: Read) -> None:
@@ -104,7 +106,7 @@ class Measures:
     def histogram(
         self, name: str, description: str, bounds_s: Sequence[float]
     ) -> Callable[[float], None]:
-        """Add a histogram of durations in seconds; nothing is kept while nobody reads it.
+        """Add a histogram of durations in seconds.
 
         Args:
             name: By OpenTelemetry.
@@ -114,9 +116,18 @@ class Measures:
         Returns:
             What records one.
         """
-        return self._meter.create_histogram(
-            name, unit="s", description=description, explicit_bucket_boundaries_advisory=bounds_s
-        ).record
+        histogram = DurationHistogram(name, description, bounds_s)
+        self.add(histogram)
+        return histogram.of(NO_ATTRIBUTES).record
+
+    def add(self, histogram: DurationHistogram) -> None:
+        """Add a histogram that is there already."""
+        self._histograms.append(histogram)
+
+    @property
+    def histograms(self) -> Sequence[DurationHistogram]:
+        """All histograms."""
+        return tuple(self._histograms)
 
     def text(self) -> str:
         """All values as Prometheus reads them; call it in another thread than the loop's.
@@ -125,7 +136,11 @@ class Measures:
         """
         parts: list[str] = []
         with self._writing:
-            for each in self._instruments:
+            every: Sequence[DurationHistogram | Instrument] = (
+                *self._histograms,
+                *self._instruments,
+            )
+            for each in every:
                 try:
                     parts += self._on_loop(each.lines)
                 except Exception:  # noqa: BLE001 - the other instruments are still worth reading

@@ -1,7 +1,7 @@
 """The page that Prometheus reads: ``GET /metrics``, served by threads of its own.
 
-Durations of calls, and what the process itself uses, come from a registry of Prometheus' client;
-all other values are written on the event loop, see ``measures``.
+What the process itself uses comes from a registry of Prometheus' client; all other values are
+written on the event loop, see ``measures``.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class MetricsPage:
 
         Args:
             listen: Where.
-            registry: Durations of calls, and what the process uses.
+            registry: What the process uses.
             tls: Gives the context of the next connection; None for plain text.
 
         Raises:

@@ -7,8 +7,9 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
 import grpc
-from opentelemetry.metrics import Meter, MeterProvider, NoOpMeter, NoOpMeterProvider
+from opentelemetry.metrics import Meter, MeterProvider, NoOpMeterProvider
 
+from ariane_servicekit.observability.durations import DurationHistogram, Durations
 from ariane_servicekit.observability.tracing import WorkTracer
 
 if TYPE_CHECKING:
@@ -84,15 +85,16 @@ class CallMetrics:
     the injected clock: they measure the speed of this machine.
     """
 
-    def __init__(self, meter: Meter) -> None:
-        self._duration = meter.create_histogram(
+    def __init__(self, *, is_read: bool) -> None:
+        """Count nothing unless somebody reads it."""
+        self.histogram = DurationHistogram(
             "rpc.server.call.duration",
-            unit="s",
-            description="How long calls took, streams and held calls included.",
-            explicit_bucket_boundaries_advisory=_BUCKETS_S,
+            "How long calls took, streams and held calls included.",
+            _BUCKETS_S,
         )
-        self._is_read = not isinstance(meter, NoOpMeter)
-        self._attributes: dict[tuple[str, grpc.StatusCode], dict[str, str]] = {}
+        """The durations."""
+        self._is_read = is_read
+        self._durations: dict[tuple[str, grpc.StatusCode], Durations] = {}
 
     def begin(self) -> float:
         """Return the start of a measurement, for ``end``."""
@@ -102,17 +104,15 @@ class CallMetrics:
         """Record a call that began then and ended now."""
         if not self._is_read:
             return
-        key = (method, code)
-        attributes = self._attributes.get(key)
-        if attributes is None:
+        if code is grpc.StatusCode.UNIMPLEMENTED:
+            # The caller chooses the names of unknown methods: there may be any number.
+            method = "_OTHER"
+        durations = self._durations.get((method, code))
+        if durations is None:
             attributes = {
-                "rpc.system.name": "grpc",
                 "rpc.method": method.removeprefix("/"),
                 "rpc.response.status_code": code.name,
+                "rpc.system.name": "grpc",
             }
-            if code is not grpc.StatusCode.UNIMPLEMENTED:
-                # The caller chooses the names of unknown methods: there may be any number.
-                self._attributes[key] = attributes
-            else:
-                attributes["rpc.method"] = "_OTHER"
-        self._duration.record(perf_counter() - begin, attributes)
+            durations = self._durations[method, code] = self.histogram.of(attributes)
+        durations.record(perf_counter() - begin)

@@ -251,17 +251,17 @@ class _Life:
             (rpc.descriptor.full_name for rpc in rpc_services),
             service.health_conditions() if isinstance(service, Conditioned) else {},
         )
-        self._exports = Exports(settings)
-        self._telemetry = Telemetry(
-            settings.service_name, self._exports.readers, self._exports.processors
-        )
+        exports = self._exports = Exports(settings)
+        self._telemetry = Telemetry(settings.service_name, exports.readers, exports.processors)
+        self._call_metrics = CallMetrics(is_read=bool(exports.readers))
+        self._measures: Measures | None = None
         self._server = build_server(
             settings,
             rpc_services,
             health=self._health,
             admission=self._admission,
             translator=ErrorTranslator(service.error_rules),
-            metrics=CallMetrics(self._telemetry.meter("ariane_servicekit")),
+            metrics=self._call_metrics,
             machine=machine,
             gate=self._access.gate,
             identify=self._identities.identify,
@@ -270,6 +270,10 @@ class _Life:
     async def live(self, announce: Callable[[Address], None]) -> None:
         settings = self._settings
         self._exports.open(self._tls)
+        if self._exports.readers:
+            self._measures = Measures(self._telemetry.meter("ariane"))
+            self._measures.add(self._call_metrics.histogram)
+            self._exports.tell(self._measures)
         service = self._service
         front = service.front_context if isinstance(service, Fronted) else None
         address = self.address = bind(
@@ -308,14 +312,13 @@ class _Life:
 
     async def _come_up(self, address: Address, announce: Callable[[Address], None]) -> None:
         await self._service.recover(address)
-        if self._exports.readers:
-            measures = Measures(self._telemetry.meter("ariane"))
+        measures = self._measures
+        if measures is not None:
             if isinstance(self._service, Measured):
                 self._service.measure(measures)
             TransportMeasures(self._server, asyncio.get_running_loop().time).make(measures)
             if self._tls is not None:
                 measure_certificate(measures, self._tls.ends, partial(datetime.now, UTC))
-            self._exports.tell(measures)
         if self._telemetry.tracer is not None and isinstance(self._service, Traced):
             self._service.trace(self._telemetry.tracer)
         self._admission.phase = Phase.SERVING
