@@ -65,10 +65,10 @@ class Leg:
             for _ in range(self._count):
                 await work()
 
-    def row(self, name: str) -> _Row:
-        """Measure a block that does a work so many times."""
+    def row(self, name: str, count: int = 0) -> _Row:
+        """Measure a block that does a work so many times; 0: as often as each work is done."""
         server = self._pids["echo" if name == "echo" else "broker"]
-        return _Row(self.rows, name, server, self._count)
+        return _Row(self.rows, name, server, count or self._count)
 
 
 class _Row:
@@ -119,9 +119,9 @@ async def messages(measured: Leg, name_servers: str) -> None:
     """Messages, one at a time, and 64 in flight."""
     async with Producer(name_servers, group="bench") as producer:
         await producer.send(Message(TOPIC, BODY))
-        await in_flight(measured, producer)
         # What a broker that has just started does beside its work is over then.
         await asyncio.sleep(SETTLE_S)
+        await in_flight(measured, producer)
         await measured.measure("send", lambda: producer.send(Message(TOPIC, BODY)))
         await measured.measure("transaction", partial(transact, producer))
         await receive(measured, name_servers, producer)
@@ -136,16 +136,16 @@ async def transact(producer: Producer) -> None:
 
 
 async def in_flight(measured: Leg, producer: Producer) -> None:
-    """64 senders."""
-    count = measured._count  # noqa: SLF001 - a friend.
+    """64 senders. Each message costs so little that many are needed to see it."""
 
-    async def send_some() -> None:
-        for _ in range(count // 64):
+    async def send_some(times: int) -> None:
+        for _ in range(times):
             await producer.send(Message(TOPIC, BODY))
 
-    await asyncio.gather(*(send_some() for _ in range(64)))
-    with measured.row("send, 64 in flight"):
-        await asyncio.gather(*(send_some() for _ in range(64)))
+    times = measured._count // 16  # noqa: SLF001 - a friend.
+    await asyncio.gather(*(send_some(times) for _ in range(64)))
+    with measured.row("send, 64 in flight", 64 * times):
+        await asyncio.gather(*(send_some(times) for _ in range(64)))
 
 
 async def receive(measured: Leg, name_servers: str, producer: Producer) -> None:
