@@ -120,7 +120,7 @@ class CallInterceptor(aio.ServerInterceptor):
                     door.take(call, request)
                 response = behavior(request, context)
                 # A servicer may answer at once, or be a coroutine.
-                if isawaitable(response):
+                if type(response) is not bytes and isawaitable(response):
                     response = await response
                 elif write_all:
                     return await _write_all(call, response, context)

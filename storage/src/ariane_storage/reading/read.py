@@ -73,7 +73,8 @@ class QueueReadStatus(StrEnum):
     """None of the examined messages is wanted or sound; continue at ``next_queue_offset``."""
 
 
-@dataclass(frozen=True, slots=True)
+# Never changed; not frozen, because making it would take more than twice as long.
+@dataclass(slots=True)
 class QueueRead:
     """Messages of a queue."""
 

@@ -72,7 +72,7 @@ class UniqueIds:
         self._runs = runs
 
     def __len__(self) -> int:
-        return sum([run.end - run.begin for run in self._runs])
+        return sum([end - begin for _, begin, end in self._runs])
 
     @property
     def digit_count(self) -> int:
@@ -238,7 +238,7 @@ class UniqueIdGenerator:
         Args:
             count: The number of ids, 1 or more.
         """
-        return UniqueIds(list(self._runs(count)))
+        return UniqueIds([*self._runs(count)])
 
     def _runs(self, count: int) -> Iterator[IdRun]:
         """Runs of ``count`` counters, by the digits before them."""

@@ -16,7 +16,7 @@ programs treat it as a property of the user and do not change it.
 
 from __future__ import annotations
 
-from base64 import b64decode, b64encode
+from base64 import b64decode
 from binascii import b2a_base64
 from collections.abc import Sequence
 from struct import Struct
@@ -77,7 +77,8 @@ class StoredSequence(NamedTuple):
 def encode_sequence(sequence: ProducerSequence, record_count: int, size_bytes: int) -> bytes:
     """The property of a batch's first record, ``SEQUENCE_BYTES`` long."""
     numbers = _NUMBERS.pack(*sequence, record_count, size_bytes)
-    return SEQUENCE_PREFIX + b64encode(numbers)[:_VALUE_BYTES] + PROPERTY_VALUE_END
+    value = b2a_base64(numbers, newline=False)[:_VALUE_BYTES]
+    return SEQUENCE_PREFIX + value + PROPERTY_VALUE_END
 
 
 def encode_sequences(

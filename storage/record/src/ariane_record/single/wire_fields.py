@@ -19,6 +19,7 @@ from __future__ import annotations
 import sys
 from array import array
 from collections.abc import Iterator, Sequence
+from struct import Struct
 from typing import Final, NamedTuple
 
 from ariane_record.errors import WireCorrupted
@@ -28,6 +29,13 @@ _FIXED64: Final = 1
 _LENGTH: Final = 2
 _FIXED32: Final = 5
 _VARINT_BYTES_MAX: Final = 10
+_ANOTHER: Final = 0x80
+"""From this octet on, another one of the number follows."""
+
+_INT64_BYTES: Final = 8
+_pack_int32 = Struct("<i").pack
+_pack_int64 = Struct("<q").pack
+_unpack_int64 = Struct("<q").unpack
 
 
 class WireField(NamedTuple):
@@ -50,11 +58,18 @@ def fields_of(message: memoryview) -> Iterator[WireField]:
     place, end = 0, len(message)
     while place < end:
         begin = place
-        tag, place = _read_varint(message, place)
+        # Most tags and many lengths are of one byte: a call for each would cost more than they do.
+        tag = message[place]
+        place += 1
+        if tag >= _ANOTHER:
+            tag, place = _read_varint(message, begin)
         wire_type = tag & 7
         value = place
         if wire_type == _LENGTH:
-            length, value = _read_varint(message, place)
+            if place < end and (length := message[place]) < _ANOTHER:
+                value += 1
+            else:
+                length, value = _read_varint(message, place)
             place = value + length
         elif wire_type == _VARINT:
             _, place = _read_varint(message, place)
@@ -86,12 +101,12 @@ def length_prefix(tag: int, length: int) -> bytes:
 
 def int32s(numbers: Sequence[int]) -> bytes:
     """A column of packed numbers, little-endian."""
-    return _packed("i", numbers)
+    return _pack_int32(numbers[0]) if len(numbers) == 1 else _packed("i", numbers)
 
 
 def int64s(numbers: Sequence[int]) -> bytes:
     """A column of packed numbers, little-endian."""
-    return _packed("q", numbers)
+    return _pack_int64(numbers[0]) if len(numbers) == 1 else _packed("q", numbers)
 
 
 def int64s_of(column: bytes) -> list[int]:
@@ -100,6 +115,8 @@ def int64s_of(column: bytes) -> list[int]:
     Raises:
         ValueError: Its bytes are no whole numbers.
     """
+    if len(column) == _INT64_BYTES:
+        return [*_unpack_int64(column)]
     numbers = array("q", column)
     if sys.byteorder == "big":
         numbers.byteswap()
@@ -116,8 +133,6 @@ def _packed(kind: str, numbers: Sequence[int]) -> bytes:
 
 def _read_varint(message: memoryview, place: int) -> tuple[int, int]:
     """A number, and its end."""
-    if place < len(message) and message[place] < 0x80:
-        return message[place], place + 1
     number = 0
     for count in range(_VARINT_BYTES_MAX):
         if place >= len(message):

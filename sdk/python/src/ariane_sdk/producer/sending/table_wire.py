@@ -81,16 +81,18 @@ def table_request(
         columns["key_counts"] = encoded.key_counts
         columns["key_hashes"] = encoded.key_hashes
         columns["records_crc32"] = encoded.crc32
-    if any(row.kind != AT_ONCE or row.demand is not None or row.half_of for row in rows):
-        _put_terms(columns, rows)
+    for row in rows:
+        if row.kind != AT_ONCE or row.demand is not None or row.half_of:
+            _put_terms(columns, rows)
+            break
     # All at once: each field that is set by itself costs as much as all of a small table.
     head = AppendTable(**columns).SerializeToString()
-    parts: list[ByteBuffer] = []
+    parents: list[ByteBuffer] = []
     for trace_parent in trace_parents:
-        parts += (length_prefix(_TRACE_PARENTS, len(trace_parent)), trace_parent.encode())
-    size_bytes = sum(map(len, pieces))
-    parts += (length_prefix(_TABLE, len(head)), head, length_prefix(_TABLE_RECORDS, size_bytes))
-    return b"".join((*parts, *pieces))
+        parents += (length_prefix(_TRACE_PARENTS, len(trace_parent)), trace_parent.encode())
+    before = length_prefix(_TABLE, len(head))
+    between = length_prefix(_TABLE_RECORDS, sum(map(len, pieces)))
+    return b"".join((*parents, before, head, between, *pieces))
 
 
 def _put_sequences(columns: dict[str, Any], rows: Sequence[Row]) -> None:
@@ -206,7 +208,7 @@ def settle_rows(
     """
     counts = [row.count for row in sent.rows]
     places = _places(result, len(counts), sum(counts))
-    others = {each.row: each for each in result.rows}
+    others = {each.row: each for each in result.rows} if result.rows else None
     encoded = sent.encoded
     sizes: Sequence[int] = () if encoded is None else encoded.sizes
     ids = [] if sent.unique_ids is None else sent.unique_ids.texts()
@@ -227,7 +229,7 @@ def settle_rows(
             address,
             duplicate=False,
         )
-        if others and place in others:
+        if others is not None and place in others:
             other = others[place]
             if other.HasField("error"):
                 refused.append((row, error_from_status(other.error, peer=peer)))

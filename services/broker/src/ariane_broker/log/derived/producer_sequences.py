@@ -184,6 +184,8 @@ class ProducerSequences(SnapshotState):
         One that does not is for ``duplicate_of`` to decide.
         """
         chosen = [sequence for sequence in sequences if sequence is not None]
+        if not chosen:
+            return NextBatches(sequences, chosen, [], [])
         if len(chosen) < len(sequences):
             queues = list(compress(queues, [sequence is not None for sequence in sequences]))
         keys: list[StreamKey] = [

@@ -111,8 +111,12 @@ class SendServicer(SendServiceServicer):
         born_host: Host,
         sent: Iterable[tuple[str, int]],
     ) -> None:
-        agents = (value for key, value in context.invocation_metadata() or () if key == _AGENT_KEY)
-        self._producers.note(born_host, str(next(agents, "")), sent, _user)
+        agent = ""
+        for key, value in context.invocation_metadata() or ():
+            if key == _AGENT_KEY:
+                agent = str(value)
+                break
+        self._producers.note(born_host, agent, sent, _user)
 
     def _add_messages(
         self,
