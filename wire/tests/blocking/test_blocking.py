@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import subprocess
+import sys
 import threading
 import time
 
@@ -14,6 +16,7 @@ from grpc import StatusCode
 
 import ariane_wire
 from ariane_wire import blocking
+from ariane_wire.blocking.loop_thread import LoopThread
 
 RUNTIMES = {"wire": blocking, "grpcio": grpc}
 
@@ -253,6 +256,39 @@ def test_forked_processes(server):
                     ends[child] = status
         assert list(ends.values()) == [0, 0]
         assert echo(b"after") == b"after"
+
+
+LATE_EVENT = """
+import ctypes, sys, time
+{begin}
+libc = ctypes.CDLL(None)  # Exit handlers in C take a while, as those of large libraries do.
+libc.on_exit(ctypes.cast(libc.usleep, ctypes.c_void_p), None)
+loop.call_soon_threadsafe(loop.call_later, 0.25, print)
+time.sleep(0.1)  # So that it waits in C when the interpreter ends.
+sys.exit(300_032)  # Microseconds; of a status, the last eight bits count.
+"""
+
+LOOPS = {
+    "channels": "from ariane_wire.blocking.loop_thread import THREAD; loop = THREAD.loop()",
+    "client": "from ariane_sdk.runtime.blocking import LoopThread\n"
+    "thread = LoopThread(None); loop = thread._loop",
+}
+
+
+@pytest.mark.parametrize("begin", LOOPS.values(), ids=LOOPS)
+def test_a_loop_does_not_outlive_the_interpreter(begin):
+    """One in C would crash the process at its next event."""
+    ended = subprocess.run([sys.executable, "-c", LATE_EVENT.format(begin=begin)], check=False)
+    assert ended.returncode == 300_032 % 256
+
+
+def test_no_call_begins_once_the_interpreter_ends():
+    thread = LoopThread()
+    loop = thread.loop()
+    thread.end()
+    assert not loop.is_running()
+    with pytest.raises(RuntimeError, match="the interpreter ends"):
+        thread.call(print)
 
 
 def test_a_closed_channel(server):

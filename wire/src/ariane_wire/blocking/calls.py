@@ -51,7 +51,7 @@ class BlockingCall(grpc.Call, grpc.Future):  # type: ignore[type-arg]  # Not gen
 
     def cancel(self) -> bool:
         """End the call; from whichever thread."""
-        if self._ended.is_set():
+        if self._ended.is_set() or THREAD.has_ended:
             return False
         THREAD.call(self._call.cancel)
         return True

@@ -155,7 +155,7 @@ class BlockingChannel(grpc.Channel):
 
     def close(self) -> None:
         """Close; calls in work end as cancelled."""
-        if self._is_closed or self._generation != THREAD.generation:
+        if self._is_closed or self._generation != THREAD.generation or THREAD.has_ended:
             self._is_closed = True
             return
         self._is_closed = True

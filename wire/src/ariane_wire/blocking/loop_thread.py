@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import os
 import threading
 from collections.abc import Callable
@@ -10,9 +11,16 @@ from typing import Any, Final
 
 from ariane_wire.loops import new_event_loop
 
+EXIT_S_MAX: Final = 1.0
+"""How long the exit of the process waits for the loop."""
+
 
 class LoopThread:
-    """The loop and its thread; both end with the process."""
+    """The loop and its thread; both end when the interpreter does.
+
+    A loop in C that went on while the interpreter is taken down would call into it at the next
+    event, and crash the process.
+    """
 
     def __init__(self) -> None:
         self.generation = 0
@@ -20,22 +28,40 @@ class LoopThread:
         belongs to another process."""
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self.has_ended = False
+        """Whether the interpreter ends: no call begins any more."""
         self._left_behind: list[Any] = []
 
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The loop; it is made and begins to run when it is first needed."""
+        """The loop; it is made and begins to run when it is first needed.
+
+        Raises:
+            RuntimeError: The interpreter ends.
+        """
+        if self.has_ended:
+            raise RuntimeError("the interpreter ends: no call begins any more")
         loop = self._loop
         if loop is None:
             with self._lock:
                 loop = self._loop
                 if loop is None:
                     loop = new_event_loop()
-                    thread = threading.Thread(
+                    self._thread = threading.Thread(
                         target=_run, args=(loop,), name="ariane-wire-loop", daemon=True
                     )
-                    thread.start()
+                    self._thread.start()
                     self._loop = loop
         return loop
+
+    def end(self) -> None:
+        """Stop the loop for good, and wait for its thread for a moment."""
+        with self._lock:
+            self.has_ended = True
+            loop, thread = self._loop, self._thread
+        if loop is not None and thread is not None:
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join(EXIT_S_MAX)
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> None:
         """Have a function called on the loop, soon."""
@@ -50,7 +76,7 @@ class LoopThread:
         self.generation += 1
         self._lock = threading.Lock()
         self.leave_behind(self._loop)
-        self._loop = None
+        self._loop = self._thread = None
 
 
 def _run(loop: asyncio.AbstractEventLoop) -> None:
@@ -60,3 +86,4 @@ def _run(loop: asyncio.AbstractEventLoop) -> None:
 
 THREAD: Final = LoopThread()
 os.register_at_fork(after_in_child=THREAD.enter_child)
+atexit.register(THREAD.end)

@@ -7,8 +7,10 @@ and has the arguments, result and documentation of that function.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import concurrent.futures
 import threading
+import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import suppress
 from functools import wraps
@@ -38,6 +40,9 @@ _END: Final = object()
 
 CLEAN_UP_S_MAX: Final = 5.0
 """The longest time for an interrupted call to clean up."""
+
+EXIT_S_MAX: Final = 1.0
+"""How long the exit of the process waits for a loop that was left running."""
 
 
 class AsyncClient(Protocol):
@@ -73,14 +78,15 @@ class LoopThread:
         # Reentrant: a signal handler may close the client while its thread begins a call.
         self._lock = threading.RLock()
         self._calls: set[concurrent.futures.Future[Any]] = set()
-        self._stopping = False
+        self._stopping = self._left_running = False
         self._thread = threading.Thread(target=self._run_loop, name="ariane-loop", daemon=True)
         self._thread.start()
+        _RUNNING.add(self)
 
     @property
     def in_use(self) -> bool:
-        """Whether it runs, in this process."""
-        return self._fork_guard.is_here and not self._stopping
+        """Whether it runs in this process, or ran until the process ended."""
+        return self._fork_guard.is_here and (self._left_running or not self._stopping)
 
     def submit(self, coroutine: Coroutine[Any, Any, Result]) -> concurrent.futures.Future[Result]:
         """Run a coroutine on the loop; its future is cancelled if the loop ends first.
@@ -142,6 +148,15 @@ class LoopThread:
                 self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
 
+    def end_at_exit(self) -> None:
+        """End a loop that was left running: in C, it would crash the process at its next event."""
+        with self._lock:
+            if not self.in_use:
+                return
+            self._stopping = self._left_running = True
+            self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(EXIT_S_MAX)
+
     def _check(self) -> None:
         if threading.current_thread() is self._thread:
             raise ClientNotRunning(
@@ -193,6 +208,15 @@ class LoopThread:
         tasks = [task for task in asyncio.all_tasks() if task.cancelling()]
         if tasks:
             await asyncio.wait(tasks, timeout=CLEAN_UP_S_MAX)
+
+
+_RUNNING: Final = weakref.WeakSet[LoopThread]()
+
+
+@atexit.register
+def _end_all() -> None:
+    for each in list(_RUNNING):
+        each.end_at_exit()
 
 
 class BlockingClient(Generic[Wrapped]):
