@@ -42,6 +42,7 @@ class Call:
         "meter",
         "method",
         "owing",
+        "refused_by",
         "touched",
     )
 
@@ -74,6 +75,8 @@ class Call:
         """What its user has used of its rates; None for a user without any."""
         self.owing: tuple[Any, ...] = ()
         """All meters that it was charged to: its answer waits for them."""
+        self.refused_by: tuple[Any, ...] = ()
+        """Quotas by which something of it was refused."""
         self._request_id = request_id
         self._draw = draw
         self._identify = identify

@@ -44,6 +44,7 @@ from ariane_servicekit.rpc.admission import Admission, Phase
 from ariane_servicekit.rpc.error_status import ErrorTranslator
 from ariane_servicekit.rpc.health import HealthServicer
 from ariane_servicekit.rpc.process_servicer import ProcessServicer, process_rpc_service
+from ariane_servicekit.rpc.quota_measures import measure_quotas
 from ariane_servicekit.rpc.server import bind, build_server
 from ariane_servicekit.rpc.transport_measures import TransportMeasures, measure_certificate
 from ariane_servicekit.running.background import Loop
@@ -317,6 +318,7 @@ class _Life:
             if isinstance(self._service, Measured):
                 self._service.measure(measures)
             TransportMeasures(self._server, asyncio.get_running_loop().time).make(measures)
+            measure_quotas(measures, self._access.gate.quotas)
             if self._tls is not None:
                 measure_certificate(measures, self._tls.ends, partial(datetime.now, UTC))
         if self._telemetry.tracer is not None and isinstance(self._service, Traced):

@@ -26,6 +26,7 @@ from ariane_servicekit.security.limits.meter import (
     USER,
 )
 from ariane_servicekit.security.limits.name_room import NameRoom
+from ariane_servicekit.security.limits.quota_uses import USES_MAX
 from ariane_servicekit.security.limits.quotas import METERS_MAX, Quotas
 
 
@@ -138,6 +139,28 @@ def test_a_connection_counts_for_its_user_until_it_is_gone(quotas):
     # Who logs in as another gives the place back.
     connections.take(second, "ben")
     connections.take(SimpleNamespace(notes={}), "anna")
+
+
+def test_who_is_kept_back_is_noted_with_how_often_and_for_how_long(quotas, moment):
+    quotas.change([quota(CALLS, USER, "", 10), quota(CONNECTIONS, ADDRESS, "", 1)])
+    quotas.user("anna").charge(CALLS, 25, quotas.now_s())
+    quotas.uses.note(CALLS, USER, "anna", 10)
+    quotas.uses.note(CALLS, USER, "anna", 10, waited_s=1.5)
+    moment.now_s += 10
+    connections = Connections(quotas)
+    assert connections.opened("ipv4:10.0.0.1:1")
+    assert not connections.opened("ipv4:10.0.0.1:2")
+    (late, late_s), (early, early_s) = quotas.uses.lately()
+    assert (late.name, late.refused_count, late.waited_s, late_s) == ("10.0.0.1", 1, 0, 0)
+    assert (early.name, early.refused_count, early.waited_s, early_s) == ("anna", 1, 1.5, 10)
+    assert [(meter.name, figure, used) for meter, figure, used in quotas.used()] == [
+        ("anna", CALLS, 25)
+    ]
+    moment.now_s += 51
+    assert [use.name for use, _ in quotas.uses.lately()] == ["10.0.0.1"]
+    for number in range(2 * USES_MAX):
+        quotas.uses.note(CALLS, USER, f"u{number}", 10)
+    assert len(quotas.uses.all()) == USES_MAX
 
 
 def test_names_with_a_prefix_are_counted_together():

@@ -9,6 +9,7 @@ import pytest
 from grpc import StatusCode
 from grpc.aio import AioRpcError
 
+from ariane.broker.v1 import broker_service_pb2 as broker_pb
 from ariane.broker.v1 import group_service_pb2 as group_pb
 from ariane.broker.v1 import send_service_pb2 as send_pb
 from ariane.common.v1 import quota_pb2 as pb
@@ -57,6 +58,9 @@ async def test_a_topic_beyond_its_quota_is_refused_and_its_neighbours_are_not(br
     with pytest.raises(AioRpcError, match="quota of 1000 sent-bytes a second") as caught:
         await broker.sends.SendMessages(plain, timeout=5)
     assert caught.value.code() is StatusCode.RESOURCE_EXHAUSTED
+    [use] = (await broker.broker.GetBrokerState(broker_pb.GetBrokerStateRequest())).quota_uses
+    assert (use.quota.name, use.quota.limit, use.refused_count) == ("orders", 1000, 2)
+    assert use.waited_duration.ToMilliseconds() > 0
     await limited()
     assert await append(broker, orders) == [""]
     assert len(await broker.bodies("orders")) == 40

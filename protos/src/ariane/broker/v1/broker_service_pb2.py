@@ -23,12 +23,13 @@ _sym_db = _symbol_database.Default()
 
 
 from ariane.common.v1 import access_pb2 as ariane_dot_common_dot_v1_dot_access__pb2
+from ariane.common.v1 import quota_pb2 as ariane_dot_common_dot_v1_dot_quota__pb2
 from ariane.namesrv.v1 import route_pb2 as ariane_dot_namesrv_dot_v1_dot_route__pb2
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%ariane/broker/v1/broker_service.proto\x12\x10\x61riane.broker.v1\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1d\x61riane/namesrv/v1/route.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\",\n\x17\x44isconnectClientRequest\x12\x11\n\tclient_id\x18\x01 \x01(\t\"\x1a\n\x18\x44isconnectClientResponse\"\x17\n\x15GetBrokerStateRequest\"\xd8\x03\n\x16GetBrokerStateResponse\x12\x33\n\x08identity\x18\x01 \x01(\x0b\x32!.ariane.namesrv.v1.BrokerIdentity\x12\x0f\n\x07version\x18\x02 \x01(\t\x12.\n\nstart_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08writable\x18\x04 \x01(\x08\x12+\n\x05store\x18\x05 \x01(\x0b\x32\x1c.ariane.broker.v1.StoreState\x12\x36\n\nstatistics\x18\x06 \x01(\x0b\x32\".ariane.broker.v1.BrokerStatistics\x12\x19\n\x11recovery_findings\x18\x07 \x03(\t\x12;\n\x10\x64\x65layed_messages\x18\x08 \x01(\x0b\x32!.ariane.broker.v1.DelayedMessages\x12\x34\n\runread_topics\x18\t \x03(\x0b\x32\x1d.ariane.broker.v1.UnreadTopic\x12+\n\x05\x63lock\x18\n \x01(\x0b\x32\x1c.ariane.broker.v1.ClockState\x12\x16\n\x0erecovery_notes\x18\x0b \x03(\t\"H\n\x0bUnreadTopic\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x13\n\x0bqueue_count\x18\x02 \x01(\x05\x12\x15\n\rmessage_count\x18\x03 \x01(\x03\"\xf9\x01\n\nClockState\x12\x12\n\njump_count\x18\x01 \x01(\x03\x12\x35\n\x12last_jump_duration\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x32\n\x0elast_jump_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x37\n\x14stamp_ahead_duration\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x33\n\x10\x64oubted_duration\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\"\xbb\x01\n\x0e\x45\x61rlyDeletions\x12\x15\n\rmessage_count\x18\x01 \x01(\x03\x12\x15\n\rsegment_count\x18\x02 \x01(\x03\x12-\n\tlast_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x13\n\x0blast_topics\x18\x04 \x03(\t\x12\x37\n\x13last_store_time_end\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x9b\x02\n\x0f\x44\x65layedMessages\x12\x33\n\x06levels\x18\x01 \x03(\x0b\x32#.ariane.broker.v1.PendingDelayLevel\x12\x1b\n\x13timed_pending_count\x18\x02 \x01(\x03\x12\x17\n\x0f\x64\x65livered_count\x18\x03 \x01(\x03\x12\x15\n\rdropped_count\x18\x04 \x01(\x03\x12\x16\n\x0emeasured_count\x18\x05 \x01(\x03\x12\x34\n\x11lateness_duration\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x38\n\x15lateness_duration_max\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\"\x9e\x01\n\x11PendingDelayLevel\x12\r\n\x05level\x18\x01 \x01(\x05\x12\x30\n\rwait_duration\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x15\n\rpending_count\x18\x03 \x01(\x03\x12\x31\n\rnext_due_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x8b\x02\n\nStoreState\x12\x1d\n\x15min_commit_log_offset\x18\x01 \x01(\x03\x12\x1d\n\x15max_commit_log_offset\x18\x02 \x01(\x03\x12!\n\x19\x66lushed_commit_log_offset\x18\x03 \x01(\x03\x12#\n\x1b\x63onfirmed_commit_log_offset\x18\x04 \x01(\x03\x12\x17\n\x0f\x64isk_used_ratio\x18\x05 \x01(\x01\x12\x0f\n\x07refusal\x18\x06 \x01(\t\x12\x12\n\nflush_mode\x18\x07 \x01(\t\x12\x39\n\x0f\x65\x61rly_deletions\x18\x08 \x01(\x0b\x32 .ariane.broker.v1.EarlyDeletions\"\xd4\x02\n\x10\x42rokerStatistics\x12\x1c\n\x14stored_message_count\x18\x01 \x01(\x03\x12\x14\n\x0cstored_bytes\x18\x02 \x01(\x03\x12\x1c\n\x14pulled_message_count\x18\x03 \x01(\x03\x12\x14\n\x0cpulled_bytes\x18\x04 \x01(\x03\x12\x1a\n\x12stored_batch_count\x18\x05 \x01(\x03\x12\x17\n\x0fheld_pull_count\x18\x06 \x01(\x05\x12\x14\n\x0c\x63lient_count\x18\x07 \x01(\x05\x12\x32\n\x0f\x61ppend_duration\x18\x08 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x1d\n\x15vanished_member_count\x18\t \x01(\x03\x12\x1b\n\x13\x63ounted_death_count\x18\n \x01(\x03\x12\x1d\n\x15set_back_offset_count\x18\x0b \x01(\x03\"&\n\x12\x44rainBrokerRequest\x12\x10\n\x08\x64raining\x18\x01 \x01(\x08\"\'\n\x13\x44rainBrokerResponse\x12\x10\n\x08writable\x18\x01 \x01(\x08\"+\n\x12\x43leanBrokerRequest\x12\x15\n\rvalidate_only\x18\x01 \x01(\x08\"\xaa\x01\n\x13\x43leanBrokerResponse\x12\x15\n\rsegment_count\x18\x01 \x01(\x05\x12\x12\n\nbyte_count\x18\x02 \x01(\x03\x12\x15\n\rmessage_count\x18\x03 \x01(\x03\x12\x1d\n\x15min_commit_log_offset\x18\x04 \x01(\x03\x12\x32\n\x0estore_time_end\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp2\xca\x03\n\rBrokerService\x12r\n\x0eGetBrokerState\x12\'.ariane.broker.v1.GetBrokerStateRequest\x1a(.ariane.broker.v1.GetBrokerStateResponse\"\r\xca\xf3\x18\t\n\x04\x08\x07\x10\x01\x12\x01\x07\x12\x66\n\x0b\x44rainBroker\x12$.ariane.broker.v1.DrainBrokerRequest\x1a%.ariane.broker.v1.DrainBrokerResponse\"\n\xca\xf3\x18\x06\n\x04\x08\x05\x10\x01\x12\x66\n\x0b\x43leanBroker\x12$.ariane.broker.v1.CleanBrokerRequest\x1a%.ariane.broker.v1.CleanBrokerResponse\"\n\xca\xf3\x18\x06\n\x04\x08\x05\x10\x01\x12u\n\x10\x44isconnectClient\x12).ariane.broker.v1.DisconnectClientRequest\x1a*.ariane.broker.v1.DisconnectClientResponse\"\n\xca\xf3\x18\x06\n\x04\x08\x05\x10\x01\x42\x41\n\x13mq.ariane.broker.v1P\x01Z(ariane.mq/go/arianepb/broker/v1;brokerv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%ariane/broker/v1/broker_service.proto\x12\x10\x61riane.broker.v1\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1c\x61riane/common/v1/quota.proto\x1a\x1d\x61riane/namesrv/v1/route.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\",\n\x17\x44isconnectClientRequest\x12\x11\n\tclient_id\x18\x01 \x01(\t\"\x1a\n\x18\x44isconnectClientResponse\"\x17\n\x15GetBrokerStateRequest\"\x88\x04\n\x16GetBrokerStateResponse\x12\x33\n\x08identity\x18\x01 \x01(\x0b\x32!.ariane.namesrv.v1.BrokerIdentity\x12\x0f\n\x07version\x18\x02 \x01(\t\x12.\n\nstart_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08writable\x18\x04 \x01(\x08\x12+\n\x05store\x18\x05 \x01(\x0b\x32\x1c.ariane.broker.v1.StoreState\x12\x36\n\nstatistics\x18\x06 \x01(\x0b\x32\".ariane.broker.v1.BrokerStatistics\x12\x19\n\x11recovery_findings\x18\x07 \x03(\t\x12;\n\x10\x64\x65layed_messages\x18\x08 \x01(\x0b\x32!.ariane.broker.v1.DelayedMessages\x12\x34\n\runread_topics\x18\t \x03(\x0b\x32\x1d.ariane.broker.v1.UnreadTopic\x12+\n\x05\x63lock\x18\n \x01(\x0b\x32\x1c.ariane.broker.v1.ClockState\x12\x16\n\x0erecovery_notes\x18\x0b \x03(\t\x12.\n\nquota_uses\x18\x0c \x03(\x0b\x32\x1a.ariane.common.v1.QuotaUse\"H\n\x0bUnreadTopic\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x13\n\x0bqueue_count\x18\x02 \x01(\x05\x12\x15\n\rmessage_count\x18\x03 \x01(\x03\"\xf9\x01\n\nClockState\x12\x12\n\njump_count\x18\x01 \x01(\x03\x12\x35\n\x12last_jump_duration\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x32\n\x0elast_jump_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x37\n\x14stamp_ahead_duration\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x33\n\x10\x64oubted_duration\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\"\xbb\x01\n\x0e\x45\x61rlyDeletions\x12\x15\n\rmessage_count\x18\x01 \x01(\x03\x12\x15\n\rsegment_count\x18\x02 \x01(\x03\x12-\n\tlast_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x13\n\x0blast_topics\x18\x04 \x03(\t\x12\x37\n\x13last_store_time_end\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x9b\x02\n\x0f\x44\x65layedMessages\x12\x33\n\x06levels\x18\x01 \x03(\x0b\x32#.ariane.broker.v1.PendingDelayLevel\x12\x1b\n\x13timed_pending_count\x18\x02 \x01(\x03\x12\x17\n\x0f\x64\x65livered_count\x18\x03 \x01(\x03\x12\x15\n\rdropped_count\x18\x04 \x01(\x03\x12\x16\n\x0emeasured_count\x18\x05 \x01(\x03\x12\x34\n\x11lateness_duration\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x38\n\x15lateness_duration_max\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\"\x9e\x01\n\x11PendingDelayLevel\x12\r\n\x05level\x18\x01 \x01(\x05\x12\x30\n\rwait_duration\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x15\n\rpending_count\x18\x03 \x01(\x03\x12\x31\n\rnext_due_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x8b\x02\n\nStoreState\x12\x1d\n\x15min_commit_log_offset\x18\x01 \x01(\x03\x12\x1d\n\x15max_commit_log_offset\x18\x02 \x01(\x03\x12!\n\x19\x66lushed_commit_log_offset\x18\x03 \x01(\x03\x12#\n\x1b\x63onfirmed_commit_log_offset\x18\x04 \x01(\x03\x12\x17\n\x0f\x64isk_used_ratio\x18\x05 \x01(\x01\x12\x0f\n\x07refusal\x18\x06 \x01(\t\x12\x12\n\nflush_mode\x18\x07 \x01(\t\x12\x39\n\x0f\x65\x61rly_deletions\x18\x08 \x01(\x0b\x32 .ariane.broker.v1.EarlyDeletions\"\xd4\x02\n\x10\x42rokerStatistics\x12\x1c\n\x14stored_message_count\x18\x01 \x01(\x03\x12\x14\n\x0cstored_bytes\x18\x02 \x01(\x03\x12\x1c\n\x14pulled_message_count\x18\x03 \x01(\x03\x12\x14\n\x0cpulled_bytes\x18\x04 \x01(\x03\x12\x1a\n\x12stored_batch_count\x18\x05 \x01(\x03\x12\x17\n\x0fheld_pull_count\x18\x06 \x01(\x05\x12\x14\n\x0c\x63lient_count\x18\x07 \x01(\x05\x12\x32\n\x0f\x61ppend_duration\x18\x08 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x1d\n\x15vanished_member_count\x18\t \x01(\x03\x12\x1b\n\x13\x63ounted_death_count\x18\n \x01(\x03\x12\x1d\n\x15set_back_offset_count\x18\x0b \x01(\x03\"&\n\x12\x44rainBrokerRequest\x12\x10\n\x08\x64raining\x18\x01 \x01(\x08\"\'\n\x13\x44rainBrokerResponse\x12\x10\n\x08writable\x18\x01 \x01(\x08\"+\n\x12\x43leanBrokerRequest\x12\x15\n\rvalidate_only\x18\x01 \x01(\x08\"\xaa\x01\n\x13\x43leanBrokerResponse\x12\x15\n\rsegment_count\x18\x01 \x01(\x05\x12\x12\n\nbyte_count\x18\x02 \x01(\x03\x12\x15\n\rmessage_count\x18\x03 \x01(\x03\x12\x1d\n\x15min_commit_log_offset\x18\x04 \x01(\x03\x12\x32\n\x0estore_time_end\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp2\xca\x03\n\rBrokerService\x12r\n\x0eGetBrokerState\x12\'.ariane.broker.v1.GetBrokerStateRequest\x1a(.ariane.broker.v1.GetBrokerStateResponse\"\r\xca\xf3\x18\t\n\x04\x08\x07\x10\x01\x12\x01\x07\x12\x66\n\x0b\x44rainBroker\x12$.ariane.broker.v1.DrainBrokerRequest\x1a%.ariane.broker.v1.DrainBrokerResponse\"\n\xca\xf3\x18\x06\n\x04\x08\x05\x10\x01\x12\x66\n\x0b\x43leanBroker\x12$.ariane.broker.v1.CleanBrokerRequest\x1a%.ariane.broker.v1.CleanBrokerResponse\"\n\xca\xf3\x18\x06\n\x04\x08\x05\x10\x01\x12u\n\x10\x44isconnectClient\x12).ariane.broker.v1.DisconnectClientRequest\x1a*.ariane.broker.v1.DisconnectClientResponse\"\n\xca\xf3\x18\x06\n\x04\x08\x05\x10\x01\x42\x41\n\x13mq.ariane.broker.v1P\x01Z(ariane.mq/go/arianepb/broker/v1;brokerv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -44,36 +45,36 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_BROKERSERVICE'].methods_by_name['CleanBroker']._serialized_options = b'\312\363\030\006\n\004\010\005\020\001'
   _globals['_BROKERSERVICE'].methods_by_name['DisconnectClient']._loaded_options = None
   _globals['_BROKERSERVICE'].methods_by_name['DisconnectClient']._serialized_options = b'\312\363\030\006\n\004\010\005\020\001'
-  _globals['_DISCONNECTCLIENTREQUEST']._serialized_start=186
-  _globals['_DISCONNECTCLIENTREQUEST']._serialized_end=230
-  _globals['_DISCONNECTCLIENTRESPONSE']._serialized_start=232
-  _globals['_DISCONNECTCLIENTRESPONSE']._serialized_end=258
-  _globals['_GETBROKERSTATEREQUEST']._serialized_start=260
-  _globals['_GETBROKERSTATEREQUEST']._serialized_end=283
-  _globals['_GETBROKERSTATERESPONSE']._serialized_start=286
-  _globals['_GETBROKERSTATERESPONSE']._serialized_end=758
-  _globals['_UNREADTOPIC']._serialized_start=760
-  _globals['_UNREADTOPIC']._serialized_end=832
-  _globals['_CLOCKSTATE']._serialized_start=835
-  _globals['_CLOCKSTATE']._serialized_end=1084
-  _globals['_EARLYDELETIONS']._serialized_start=1087
-  _globals['_EARLYDELETIONS']._serialized_end=1274
-  _globals['_DELAYEDMESSAGES']._serialized_start=1277
-  _globals['_DELAYEDMESSAGES']._serialized_end=1560
-  _globals['_PENDINGDELAYLEVEL']._serialized_start=1563
-  _globals['_PENDINGDELAYLEVEL']._serialized_end=1721
-  _globals['_STORESTATE']._serialized_start=1724
-  _globals['_STORESTATE']._serialized_end=1991
-  _globals['_BROKERSTATISTICS']._serialized_start=1994
-  _globals['_BROKERSTATISTICS']._serialized_end=2334
-  _globals['_DRAINBROKERREQUEST']._serialized_start=2336
-  _globals['_DRAINBROKERREQUEST']._serialized_end=2374
-  _globals['_DRAINBROKERRESPONSE']._serialized_start=2376
-  _globals['_DRAINBROKERRESPONSE']._serialized_end=2415
-  _globals['_CLEANBROKERREQUEST']._serialized_start=2417
-  _globals['_CLEANBROKERREQUEST']._serialized_end=2460
-  _globals['_CLEANBROKERRESPONSE']._serialized_start=2463
-  _globals['_CLEANBROKERRESPONSE']._serialized_end=2633
-  _globals['_BROKERSERVICE']._serialized_start=2636
-  _globals['_BROKERSERVICE']._serialized_end=3094
+  _globals['_DISCONNECTCLIENTREQUEST']._serialized_start=216
+  _globals['_DISCONNECTCLIENTREQUEST']._serialized_end=260
+  _globals['_DISCONNECTCLIENTRESPONSE']._serialized_start=262
+  _globals['_DISCONNECTCLIENTRESPONSE']._serialized_end=288
+  _globals['_GETBROKERSTATEREQUEST']._serialized_start=290
+  _globals['_GETBROKERSTATEREQUEST']._serialized_end=313
+  _globals['_GETBROKERSTATERESPONSE']._serialized_start=316
+  _globals['_GETBROKERSTATERESPONSE']._serialized_end=836
+  _globals['_UNREADTOPIC']._serialized_start=838
+  _globals['_UNREADTOPIC']._serialized_end=910
+  _globals['_CLOCKSTATE']._serialized_start=913
+  _globals['_CLOCKSTATE']._serialized_end=1162
+  _globals['_EARLYDELETIONS']._serialized_start=1165
+  _globals['_EARLYDELETIONS']._serialized_end=1352
+  _globals['_DELAYEDMESSAGES']._serialized_start=1355
+  _globals['_DELAYEDMESSAGES']._serialized_end=1638
+  _globals['_PENDINGDELAYLEVEL']._serialized_start=1641
+  _globals['_PENDINGDELAYLEVEL']._serialized_end=1799
+  _globals['_STORESTATE']._serialized_start=1802
+  _globals['_STORESTATE']._serialized_end=2069
+  _globals['_BROKERSTATISTICS']._serialized_start=2072
+  _globals['_BROKERSTATISTICS']._serialized_end=2412
+  _globals['_DRAINBROKERREQUEST']._serialized_start=2414
+  _globals['_DRAINBROKERREQUEST']._serialized_end=2452
+  _globals['_DRAINBROKERRESPONSE']._serialized_start=2454
+  _globals['_DRAINBROKERRESPONSE']._serialized_end=2493
+  _globals['_CLEANBROKERREQUEST']._serialized_start=2495
+  _globals['_CLEANBROKERREQUEST']._serialized_end=2538
+  _globals['_CLEANBROKERRESPONSE']._serialized_start=2541
+  _globals['_CLEANBROKERRESPONSE']._serialized_end=2711
+  _globals['_BROKERSERVICE']._serialized_start=2714
+  _globals['_BROKERSERVICE']._serialized_end=3172
 # @@protoc_insertion_point(module_scope)

@@ -3,6 +3,7 @@
 isort:skip_file
 """
 
+from ariane.common.v1 import quota_pb2 as _quota_pb2
 from ariane.namesrv.v1 import route_pb2 as _route_pb2
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
@@ -94,6 +95,7 @@ class GetBrokerStateResponse(_message.Message):
     UNREAD_TOPICS_FIELD_NUMBER: _builtins.int
     CLOCK_FIELD_NUMBER: _builtins.int
     RECOVERY_NOTES_FIELD_NUMBER: _builtins.int
+    QUOTA_USES_FIELD_NUMBER: _builtins.int
     version: _builtins.str
     """The broker's version."""
     writable: _builtins.bool
@@ -134,6 +136,10 @@ class GetBrokerStateResponse(_message.Message):
     def recovery_notes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """What recovery did at the last start without a loss, for people; empty after a clean stop."""
 
+    @_builtins.property
+    def quota_uses(self) -> _containers.RepeatedCompositeFieldContainer[_quota_pb2.QuotaUse]:
+        """Users, topics, addresses and prefixes that are at a quota here, the latest first; at most 100."""
+
     def __init__(
         self,
         *,
@@ -148,10 +154,11 @@ class GetBrokerStateResponse(_message.Message):
         unread_topics: _abc.Iterable[Global___UnreadTopic] | None = ...,
         clock: Global___ClockState | None = ...,
         recovery_notes: _abc.Iterable[_builtins.str] | None = ...,
+        quota_uses: _abc.Iterable[_quota_pb2.QuotaUse] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock", "delayed_messages", b"delayed_messages", "identity", b"identity", "start_time", b"start_time", "statistics", b"statistics", "store", b"store"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock", "delayed_messages", b"delayed_messages", "identity", b"identity", "recovery_findings", b"recovery_findings", "recovery_notes", b"recovery_notes", "start_time", b"start_time", "statistics", b"statistics", "store", b"store", "unread_topics", b"unread_topics", "version", b"version", "writable", b"writable"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock", "delayed_messages", b"delayed_messages", "identity", b"identity", "quota_uses", b"quota_uses", "recovery_findings", b"recovery_findings", "recovery_notes", b"recovery_notes", "start_time", b"start_time", "statistics", b"statistics", "store", b"store", "unread_topics", b"unread_topics", "version", b"version", "writable", b"writable"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

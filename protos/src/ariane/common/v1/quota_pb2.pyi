@@ -4,6 +4,7 @@ isort:skip_file
 """
 
 from google.protobuf import descriptor as _descriptor
+from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 import builtins as _builtins
@@ -152,3 +153,43 @@ class Quota(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Quota: _TypeAlias = Quota  # noqa: Y015
+
+@_typing.final
+class QuotaUse(_message.Message):
+    """A quota that has kept a subject back within the last minute, at one process."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    QUOTA_FIELD_NUMBER: _builtins.int
+    REFUSED_COUNT_FIELD_NUMBER: _builtins.int
+    WAITED_DURATION_FIELD_NUMBER: _builtins.int
+    AGE_DURATION_FIELD_NUMBER: _builtins.int
+    refused_count: _builtins.int
+    """How often something was refused since the start of the process."""
+    @_builtins.property
+    def quota(self) -> Global___Quota:
+        """The quota, with the name of the subject."""
+
+    @_builtins.property
+    def waited_duration(self) -> _duration_pb2.Duration:
+        """How long answers were held back since then, together."""
+
+    @_builtins.property
+    def age_duration(self) -> _duration_pb2.Duration:
+        """How long ago it was kept back last."""
+
+    def __init__(
+        self,
+        *,
+        quota: Global___Quota | None = ...,
+        refused_count: _builtins.int = ...,
+        waited_duration: _duration_pb2.Duration | None = ...,
+        age_duration: _duration_pb2.Duration | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["age_duration", b"age_duration", "quota", b"quota", "waited_duration", b"waited_duration"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["age_duration", b"age_duration", "quota", b"quota", "refused_count", b"refused_count", "waited_duration", b"waited_duration"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___QuotaUse: _TypeAlias = QuotaUse  # noqa: Y015

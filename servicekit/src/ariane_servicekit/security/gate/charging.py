@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 
+from ariane_servicekit.errors import ServiceError
 from ariane_servicekit.rpc.calls import Call, current_call
 from ariane_servicekit.security.caller import CallerKind
 from ariane_servicekit.security.limits.connections import Connections
@@ -105,10 +106,15 @@ def charge_answer(call: Call, octets: bytes) -> None:
 
 async def wait_for_quotas(call: Call) -> None:
     """Wait until what a call was charged for is paid, as long as it may."""
-    now_s = call.gate.quotas.now_s()
-    debt_s = max(meter.debt_s(now_s) for meter in call.owing)
+    quotas = call.gate.quotas
+    now_s = quotas.now_s()
+    meter = max(call.owing, key=lambda each: each.debt_s(now_s))
+    debt_s = meter.debt_s(now_s)
     if debt_s:
-        await asyncio.sleep(min(debt_s, _bound_s(call)))
+        wait_s = min(debt_s, _bound_s(call))
+        figure, limit = meter.worst(now_s)
+        quotas.uses.note(figure, meter.subject, meter.name, limit, waited_s=wait_s)
+        await asyncio.sleep(wait_s)
 
 
 def name_room(figure: int) -> NameRoom:
@@ -118,8 +124,21 @@ def name_room(figure: int) -> NameRoom:
         figure: TOPICS or GROUPS.
     """
     call = current_call()
-    limits = {} if call is None or call.gate is None else call.gate.quotas.prefixes(figure)
-    return NameRoom(figure, limits)
+    if call is None or call.gate is None:
+        return NameRoom(figure, {})
+    return NameRoom(figure, call.gate.quotas.prefixes(figure), exceeded=refused_by_quota)
+
+
+def refused_by_quota(
+    figure: int, subject: int, name: str, limit: int, wait_s: float | None = None
+) -> ServiceError:
+    """As ``quota_exceeded``, and noted among the uses: once for a call, whatever its rows are."""
+    call = current_call()
+    key = (figure, subject, name)
+    if call is not None and call.gate is not None and key not in call.refused_by:
+        call.refused_by = (*call.refused_by, key)
+        call.gate.quotas.uses.note(*key, limit)
+    return quota_exceeded(*key, limit, wait_s)
 
 
 def _place() -> tuple[Call | None, Quotas | None]:
@@ -134,7 +153,7 @@ def _check(call: Call, meter: Meter, now_s: float, *figures: int) -> None:
     debt_s = meter.debt_s(now_s, *figures)
     if debt_s and debt_s > (bound_s := _bound_s(call)):
         figure, limit = meter.worst(now_s, *figures)
-        raise quota_exceeded(figure, meter.subject, meter.name, limit, debt_s - bound_s)
+        raise refused_by_quota(figure, meter.subject, meter.name, limit, debt_s - bound_s)
 
 
 def _owe(call: Call, meter: Meter) -> None:

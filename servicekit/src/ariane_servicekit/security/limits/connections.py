@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any, Final
 
 from ariane_servicekit.security.caller import address_of_peer
-from ariane_servicekit.security.limits.meter import CONNECTIONS, USER
+from ariane_servicekit.security.limits.meter import ADDRESS, CONNECTIONS, USER
 from ariane_servicekit.security.limits.quotas import Quotas, quota_exceeded
 from ariane_wire import Identity
 
@@ -28,6 +28,7 @@ class Connections:
         address = address_of_peer(peer)
         limit = self._quotas.connections_from(address) if address else None
         if limit is not None and self._from[address] >= limit:
+            self._quotas.uses.note(CONNECTIONS, ADDRESS, address, limit)
             return False
         self._from[address] += 1
         return True
@@ -49,6 +50,7 @@ class Connections:
             return
         limit = self._quotas.limit(CONNECTIONS, USER, user)
         if limit is not None and self._of[user] >= limit:
+            self._quotas.uses.note(CONNECTIONS, USER, user, limit)
             raise quota_exceeded(CONNECTIONS, USER, user, limit)
         if present is not None:
             _less(self._of, present)

@@ -61,24 +61,27 @@ SUBJECTS_OF: Final[Mapping[int, frozenset[int]]] = {
 class Meter:
     """The rates of one user or topic."""
 
-    __slots__ = ("_rates", "name", "subject")
+    __slots__ = ("_rates", "name", "subject", "used")
 
     def __init__(self, subject: int, name: str) -> None:
         self.subject = subject
         """What it is, a value of ``QuotaSubject``."""
         self.name = name
         """Its name."""
+        self.used: dict[int, int] = {}
+        """What was taken of each limited figure since it was made: bytes or calls."""
         self._rates: dict[int, Rate] = {}
 
     def change(self, limits: Mapping[int, int], now_s: float) -> None:
         """Go on with other limits, by figure; what is owed stays owed."""
         for figure in [*self._rates]:
             if figure not in limits:
-                del self._rates[figure]
+                del self._rates[figure], self.used[figure]
         for figure, per_s in limits.items():
             rate = self._rates.get(figure)
             if rate is None:
                 self._rates[figure] = Rate(per_s, now_s)
+                self.used[figure] = 0
             else:
                 rate.per_s = per_s
 
@@ -87,6 +90,7 @@ class Meter:
         rate = self._rates.get(figure)
         if rate is not None:
             rate.charge(amount, now_s)
+            self.used[figure] += amount
 
     def debt_s(self, now_s: float, *figures: int) -> float:
         """How long it takes until all is paid, of some figures or of all; 0 without debt."""

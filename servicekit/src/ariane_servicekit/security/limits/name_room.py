@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
+from ariane_servicekit.errors import ServiceError
 from ariane_servicekit.security.limits.meter import PREFIX
 from ariane_servicekit.security.limits.quotas import quota_exceeded
 
@@ -11,16 +12,24 @@ from ariane_servicekit.security.limits.quotas import quota_exceeded
 class NameRoom:
     """Counts names against the quotas of their beginnings."""
 
-    def __init__(self, figure: int, limits: Mapping[str, int], names: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        figure: int,
+        limits: Mapping[str, int],
+        names: Iterable[str] = (),
+        exceeded: Callable[[int, int, str, int], ServiceError] = quota_exceeded,
+    ) -> None:
         """Begin with names that stand.
 
         Args:
             figure: What they name: a value of ``QuotaFigure``.
             limits: By what names begin with.
             names: Those that stand.
+            exceeded: Makes the error of a name without room.
         """
         self._figure = figure
         self._limits = limits
+        self._exceeded = exceeded
         self._counts = dict.fromkeys(limits, 0)
         for name in names:
             self.count(name)
@@ -38,5 +47,5 @@ class NameRoom:
         """
         for prefix, limit in self._limits.items():
             if name.startswith(prefix) and self._counts[prefix] >= limit:
-                raise quota_exceeded(self._figure, PREFIX, prefix, limit)
+                raise self._exceeded(self._figure, PREFIX, prefix, limit)
         self.count(name)

@@ -6,7 +6,7 @@ seen, and at most ``METERS_MAX`` are kept: those that owe nothing go first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Final
 
@@ -24,6 +24,7 @@ from ariane_servicekit.security.limits.meter import (
     USER,
     Meter,
 )
+from ariane_servicekit.security.limits.quota_uses import QuotaUses
 from ariane_servicekit.security.rights.explained import plain_address
 
 METERS_MAX: Final = 10_000
@@ -45,6 +46,8 @@ class Quotas:
     def __init__(self, now_s: Callable[[], float]) -> None:
         """Limit nothing yet; ``now_s`` is a monotonic clock."""
         self.now_s = now_s
+        self.uses = QuotaUses(now_s)
+        """Whom they have kept back."""
         self.limits_callers = self.limits_topics = self.limits_connections = False
         self._limits: dict[tuple[int, int, str], int] = {}
         self._networks: list[tuple[IPv4Network | IPv6Network, int]] = []
@@ -74,6 +77,12 @@ class Quotas:
         """The limit of a subject: its own, or that of all without one; None without."""
         own = self._limits.get((figure, subject, name))
         return self._limits.get((figure, subject, "")) if own is None else own
+
+    def used(self) -> Iterator[tuple[Meter, int, int]]:
+        """What meters have counted, by figure: bytes or calls since each was made."""
+        for meter in list(self._meters.values()):
+            for figure, amount in meter.used.items():
+                yield meter, figure, amount
 
     def has(self, figure: int) -> bool:
         """Whether anything has a quota of a figure."""

@@ -19,6 +19,7 @@ from ariane_admin.doctor import (
     certificate_rules,
     gateway_rules,
     member_rules,
+    quota_rules,
     replica_rules,
 )
 from ariane_admin.doctor.cluster_facts import ClusterFacts, ProcessFacts
@@ -403,6 +404,7 @@ RULES: Final[Sequence[Callable[[ClusterFacts], Iterable[Finding]]]] = (
     *replica_rules.RULES,
     *certificate_rules.RULES,
     *gateway_rules.RULES,
+    *quota_rules.RULES,
     *member_rules.RULES,
     *backlog_rules.RULES,
 )

@@ -10,8 +10,9 @@ from typing import Final
 
 from ariane_broker.topics.topic_table import TopicTable
 from ariane_servicekit.errors import ServiceError
+from ariane_servicekit.security.gate.charging import refused_by_quota
 from ariane_servicekit.security.limits.meter import STORED, TOPIC
-from ariane_servicekit.security.limits.quotas import Quotas, quota_exceeded
+from ariane_servicekit.security.limits.quotas import Quotas
 
 LOOK_S: Final = 10.0
 """Seconds between two estimates."""
@@ -38,7 +39,7 @@ class StoredQuota:
             return
         for topic in topics:
             if topic in self._full:
-                raise quota_exceeded(STORED, TOPIC, topic, self._full[topic], LOOK_S)
+                raise refused_by_quota(STORED, TOPIC, topic, self._full[topic], LOOK_S)
 
     async def turn(self) -> None:
         """Estimate what the topics have that have a quota."""

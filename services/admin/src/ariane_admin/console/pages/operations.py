@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Final
 
 from google.protobuf.json_format import MessageToDict
@@ -13,6 +14,7 @@ from ariane.admin.v1 import cluster_service_pb2 as cluster_pb
 from ariane.admin.v1 import definition_service_pb2 as definition_pb
 from ariane.admin.v1 import setting_service_pb2 as setting_pb
 from ariane.admin.v1 import transaction_service_pb2 as transaction_pb
+from ariane.common.v1.quota_pb2 import QuotaUse
 from ariane_admin.console.api import Asker, silence
 from ariane_admin.console.blocks import (
     Block,
@@ -26,11 +28,13 @@ from ariane_admin.console.blocks import (
     Table,
     number,
     size,
+    span,
     to,
     yes,
 )
 from ariane_admin.console.pages.replicas import replica_blocks
 from ariane_admin.console.pages.topics import moment
+from ariane_servicekit.security.limits.meter import FIGURE_WORDS, SUBJECT_WORDS
 
 SERVICES: Final = tuple((name, name) for name in ("broker", "namesrv", "txn-checker", "admin"))
 
@@ -100,10 +104,29 @@ async def broker(ask: Asker, request: Request) -> Page:
         ),
         *(Notice(each) for each in found.state.recovery_findings),
         *await replica_blocks(ask, name),
+        *quota_blocks(found.state.quota_uses),
         Listing("All that it says", json.dumps(state, indent=2)),
         restore if led_away else drain,
     ]
     return Page(name, blocks, "Cluster", trail=trail)
+
+
+def quota_blocks(uses: Sequence[QuotaUse]) -> Sequence[Block]:
+    """Who is at a quota of a broker; nothing if nobody is."""
+    rows = [
+        (
+            Cell(SUBJECT_WORDS[use.quota.subject]),
+            Cell(use.quota.name, kind="code"),
+            Cell(FIGURE_WORDS[use.quota.figure]),
+            number(use.quota.limit),
+            number(use.refused_count),
+            span(use.waited_duration.ToMilliseconds() / 1000),
+            span(use.age_duration.ToMilliseconds() / 1000),
+        )
+        for use in uses
+    ]
+    columns = ("At a quota", "Name", "Of", "Limit", "Refused", "Held back for", "Last, ago")
+    return (Table("Quotas that are used up", columns, rows),) if rows else ()
 
 
 async def transactions(ask: Asker, request: Request) -> Page:

@@ -3,14 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from itertools import islice
+from typing import Any, Final, cast
 
 from grpc import aio
 
 from ariane.broker.v1 import broker_service_pb2 as broker_pb
 from ariane.broker.v1.broker_service_pb2_grpc import BrokerServiceServicer
+from ariane.common.v1.quota_pb2 import Quota, QuotaFigure, QuotaSubject, QuotaUse
 from ariane_broker.clients.client_table import ClientTable
 from ariane_broker.delay.delayed_counts import DelayedCounts
 from ariane_broker.errors.public_errors import client_not_attached
@@ -27,9 +29,11 @@ from ariane_broker.settings import BrokerSettings
 from ariane_broker.state.state_files import BrokerState
 from ariane_broker.topics.unread_queues import UnreadQueue, UnreadQueues
 from ariane_servicekit import in_turns
+from ariane_servicekit.rpc.calls import current_call
 from ariane_storage.store import Store
 
 UNREAD_TOPICS_MAX: Final = 100
+QUOTA_USES_MAX: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +96,7 @@ class BrokerServicer(BrokerServiceServicer):
             delayed_messages=self._delayed_messages(),
             unread_topics=_unread_topics(await in_turns(parts.unread.walk())),
             clock=self._clock_state(),
+            quota_uses=_quota_uses(),
         )
 
     async def DisconnectClient(
@@ -206,3 +211,22 @@ def _early_deletions(early: EarlyDeletions) -> broker_pb.EarlyDeletions:
         last_topics=early.last_topics,
         last_store_time_end=None if until_ms is None else time_of(until_ms),
     )
+
+
+def _quota_uses() -> Iterator[QuotaUse]:
+    """Who is at a quota of this process."""
+    call = current_call()
+    if call is None or call.gate is None:
+        return
+    for use, age_s in islice(call.gate.quotas.uses.lately(), QUOTA_USES_MAX):
+        yield QuotaUse(
+            quota=Quota(
+                figure=cast("QuotaFigure.ValueType", use.figure),
+                subject=cast("QuotaSubject.ValueType", use.subject),
+                name=use.name,
+                limit=use.limit,
+            ),
+            refused_count=use.refused_count,
+            waited_duration=span_of(use.waited_s),
+            age_duration=span_of(age_s),
+        )

@@ -1,0 +1,50 @@
+"""Quotas that are used up, for the doctor and the console, without a cluster."""
+
+from google.protobuf.duration_pb2 import Duration
+
+from ariane.broker.v1.broker_service_pb2 import GetBrokerStateResponse
+from ariane.common.v1 import quota_pb2 as pb
+from ariane.namesrv.v1.route_pb2 import BrokerIdentity
+from ariane_admin.console.pages.operations import quota_blocks
+from ariane_admin.doctor.cluster_facts import BrokerFacts, ClusterFacts
+from ariane_admin.doctor.diagnosis import RULES
+from ariane_admin.doctor.findings import Severity
+from ariane_admin.doctor.quota_rules import quotas_used_up
+
+
+def use(figure, subject, name, limit, refused):
+    return pb.QuotaUse(
+        quota=pb.Quota(figure=figure, subject=subject, name=name, limit=limit),
+        refused_count=refused,
+        waited_duration=Duration(seconds=3, nanos=250_000_000),
+        age_duration=Duration(seconds=5),
+    )
+
+
+USES = [
+    use("QUOTA_FIGURE_CALLS", "QUOTA_SUBJECT_USER", "anna", 10, 12),
+    use("QUOTA_FIGURE_SENT_BYTES", "QUOTA_SUBJECT_TOPIC", "orders", 1000, 0),
+    use("QUOTA_FIGURE_CONNECTIONS", "QUOTA_SUBJECT_ADDRESS", "10.0.0.7", 5, 2),
+]
+
+
+def test_who_is_at_a_quota_is_reported():
+    identity = BrokerIdentity(broker_name="b-0", address="b:10911")
+    brokers = [
+        BrokerFacts(identity, state=GetBrokerStateResponse(identity=identity, quota_uses=USES)),
+        BrokerFacts(BrokerIdentity(broker_name="b-1"), error="is away"),
+    ]
+    refused, slowed, address = quotas_used_up(ClusterFacts([], brokers))
+    assert (refused.severity, refused.subject) == (Severity.WARNING, "user anna")
+    assert "10 calls a second at broker b-0" in refused.finding
+    assert "refused 12 times" in refused.finding
+    assert "3.2 s" in refused.finding
+    assert (slowed.severity, slowed.subject) == (Severity.NOTE, "topic orders")
+    assert "5 connections at" in address.finding
+    assert quotas_used_up in RULES
+
+
+def test_the_page_of_a_broker_shows_them():
+    [table] = quota_blocks(USES)
+    assert [cell.text for cell in table.rows[0]][:5] == ["user", "anna", "calls", "10", "12"]
+    assert quota_blocks([]) == ()
