@@ -5,7 +5,7 @@ import grpc
 import pytest
 
 from ariane_sdk import AcknowledgedLevel, Message, MessageQueue, Producer, ProducerSettings, errors
-from ariane_sdk.producer.intake.message_run import COUNT_MIN
+from ariane_sdk.producer.intake.whole_rows import COUNT_MIN
 from ariane_sdk.routing import routes as _routes
 
 QUICK = ProducerSettings(

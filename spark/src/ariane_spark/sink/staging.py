@@ -111,7 +111,7 @@ class StagedAttempt:
 
     def _add(self, share: TopicRows, broker_name: str, queue_ids: NDArray[np.int32] | None) -> None:
         # The SDK checks tables that it sends the same way, so both guarantees refuse the same rows.
-        from ariane_record.encoding.columns.packed_columns import packed_columns  # noqa: PLC0415 - it needs Arrow.
+        from ariane_record.encoding.columns.message_columns import packed_columns  # noqa: PLC0415 - it needs Arrow.
         from ariane_sdk.message_tables import table_parts  # noqa: PLC0415 - the same.
 
         packing = BodyPacking(

@@ -24,8 +24,8 @@ from ariane_sdk.producer.sending.sending import Sending
 from ariane_sdk.producer.sending.unsettled import Unsettled
 from ariane_sdk.producer.transactions.transaction import TransactionChecker
 from ariane_sdk.producer.transactions.transaction_answers import TransactionAnswers
+from ariane_sdk.producer.transactions.transaction_block import TransactionalSends
 from ariane_sdk.producer.transactions.transaction_calls import TransactionCalls
-from ariane_sdk.producer.transactions.transactional_sends import TransactionalSends
 from ariane_sdk.routing.name_servers import NameServerAddresses, parse_addresses
 from ariane_sdk.routing.route import Route
 from ariane_sdk.runtime.clock import Clock, SystemClock, new_random

@@ -13,7 +13,7 @@ import pytest
 
 from ariane_record.encoding.message_properties import TAG_KEPT_LENGTH_MAX
 from ariane_sdk import Message, Producer, ProducerSettings, errors
-from ariane_sdk.producer.intake.message_run import COUNT_MIN, MessageRun
+from ariane_sdk.producer.intake.whole_rows import COUNT_MIN, MessageRun
 
 COUNT = 3 * COUNT_MIN
 SMALL_BATCHES = ProducerSettings(batch_bytes_max=8_000, send_timeout_s=60)

@@ -19,7 +19,7 @@ from ariane.broker.v1.transaction_service_pb2_grpc import (
 )
 from ariane_sdk.errors import CallError, ClientNotRunning, TransactionNotFound
 from ariane_sdk.net.connections import Connections
-from ariane_sdk.producer.transactions.end_calls import TOGETHER_MAX, EndCalls
+from ariane_sdk.producer.transactions.transaction_calls import TOGETHER_MAX, EndCalls
 
 
 class Broker(TransactionServiceServicer):

@@ -7,8 +7,7 @@ import pytest
 
 from ariane_record.encoding.block import BlockEncoder
 from ariane_record.encoding.columns.column_encoder import encode_columns
-from ariane_record.encoding.columns.message_columns import MessageColumns
-from ariane_record.encoding.columns.packed_columns import packed_columns
+from ariane_record.encoding.columns.message_columns import MessageColumns, packed_columns
 from ariane_record.single.compression import BodyPacking, Compression, body_compressor
 
 NOISE = random.Random(1).randbytes(3000)

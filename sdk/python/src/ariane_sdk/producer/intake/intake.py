@@ -22,9 +22,8 @@ from ariane_sdk.producer.accumulator.sent_in import note_span
 from ariane_sdk.producer.accumulator.topic_info import NO_OPTIONS, SendOptions, TopicInfo
 from ariane_sdk.producer.intake.group_moves import GroupMoves
 from ariane_sdk.producer.intake.message_encoding import MessageEncoding, time_of
-from ariane_sdk.producer.intake.message_run import MessageRun, send_run
 from ariane_sdk.producer.intake.route_wait import RouteWait
-from ariane_sdk.producer.intake.whole_rows import WholeRows
+from ariane_sdk.producer.intake.whole_rows import MessageRun, WholeRows
 from ariane_sdk.producer.sending.producer_parts import ProducerParts
 from ariane_sdk.producer.sending.sending import Sending
 from ariane_sdk.producer.sending.unsettled import Backpressure
@@ -186,9 +185,7 @@ class Intake:
                     info = await self.info_of(run.topic, grouped=False)
                 except ArianeError as error:
                     return [error] * len(run.bodies)
-                sending = send_run(
-                    run, properties, info, self.whole_rows, self._parts.settings.batch_bytes_max
-                )
+                sending = self.whole_rows.send_run(run, properties, info)
                 del run
                 return await sending
         options = NO_OPTIONS if demand is None else SendOptions(demand=demand)

@@ -1,9 +1,16 @@
-"""Rows that are filled at once with thousands of encoded messages: of large runs and of tables."""
+"""Rows that are filled at once with thousands of encoded messages.
+
+They come from tables (``columns_intake``), and from runs: many messages of one topic and tag, the
+usual argument of ``send_batch``, which are encoded together, without a Python step for each.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final, NamedTuple
+from functools import partial
+from itertools import chain
+from operator import attrgetter, countOf
+from typing import Final, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +22,11 @@ from ariane_record.encoding.run_encoder import encode_run
 from ariane_record.single.message_id import UniqueIds
 from ariane_sdk.checks.delay import AT_ONCE, AT_TIMES
 from ariane_sdk.errors import ArianeError, DeadlinePassed
+from ariane_sdk.message import Message, SendResult
 from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.producer.accumulator.accumulator import OpenRows
-from ariane_sdk.producer.accumulator.row import Row
+from ariane_sdk.producer.accumulator.row import COLUMN_BYTES, Row
+from ariane_sdk.producer.accumulator.send_results import SendResults
 from ariane_sdk.producer.accumulator.topic_info import TopicInfo
 from ariane_sdk.producer.sending.producer_parts import ProducerParts
 from ariane_sdk.producer.sending.sending import Sending
@@ -69,6 +78,37 @@ class WholeRows:
             folder=self._folder,
         )
         return table, unique_ids
+
+    async def send_run(
+        self, messages: MessageRun, properties: EncodedProperties, info: TopicInfo
+    ) -> Sequence[SendResult | ArianeError]:
+        """Send messages of one topic and tag, and wait for their outcomes.
+
+        Args:
+            messages: The messages.
+            properties: The properties of each.
+            info: Their topic.
+        """
+        counts: list[int] = []
+
+        def divided(spread_count: int) -> Iterator[WholeRow]:
+            nonlocal messages
+            count_max = info.count_per_queue(len(messages.bodies), spread_count)
+            sizes = messages.lengths + np.int64(COLUMN_BYTES + properties.overhead_bytes)
+            for start, stop in cuts(sizes, self._parts.settings.batch_bytes_max, count_max):
+                counts.append(stop - start)
+                part = messages.slice(start, stop)
+                topic = info.properties
+                yield WholeRow(
+                    partial(self.encoded_run, topic, properties, part.bodies, part.lengths)
+                )
+            del messages  # So that bodies are freed once they are sent.
+
+        sent = await self.send_all(info, divided)
+        stored = [row.stored for row in sent if isinstance(row, Row) and row.stored is not None]
+        if len(stored) == len(sent):
+            return SendResults(stored)
+        return list(chain.from_iterable(map(_outcomes_of, sent, counts)))
 
     async def send_all(
         self,
@@ -147,3 +187,77 @@ def cuts(sizes: NDArray[np.int64], bytes_max: int, count_max: int) -> Iterator[t
         stop = min(max(stop, start + 1), start + count_max)
         yield start, stop
         start = stop
+
+
+COUNT_MIN: Final = 64
+"""Fewer are taken one by one, into rows that they share with others."""
+
+_body_of = attrgetter("body")
+_others_of = attrgetter(
+    "topic",
+    "tag",
+    "keys",
+    "properties",
+    "message_group",
+    "flag",
+    "deliver_at",
+    "delay",
+    "delay_level",
+    "priority",
+    "expire_after",
+)
+_UNSET: Final[tuple[object, ...]] = ({}, "", 0, None, None, AT_ONCE, 0, None)
+"""The defaults of the fields from ``properties`` on."""
+
+
+class MessageRun(NamedTuple):
+    """Messages of one topic and tag that have a body and nothing else."""
+
+    topic: str
+    """The topic of all."""
+    tag: str
+    """The tag of all, or nothing."""
+    bodies: Sequence[bytes]
+    """The bodies."""
+    lengths: NDArray[np.int32]
+    """Size of each body in bytes: int32."""
+
+    @classmethod
+    def of(cls, messages: Sequence[Message], *, body_bytes_max: int) -> Self | None:
+        """Collect messages; None if they are few, or one of them differs.
+
+        Args:
+            messages: The messages; they are not checked here.
+            body_bytes_max: Larger bodies may be compressed, and are taken one by one.
+        """
+        count = len(messages)
+        if count < COUNT_MIN or countOf(map(type, messages), Message) < count:
+            return None
+        first = _others_of(messages[0])
+        topic, tag, keys, *unset = first
+        plain = type(topic) is type(tag) is str and keys in ((), []) and tuple(unset) == _UNSET
+        if not plain or countOf(map(_others_of, messages), first) < count:
+            return None
+        bodies = list(map(_body_of, messages))
+        if countOf(map(type, bodies), bytes) < count:
+            return None
+        lengths = np.fromiter(map(len, bodies), np.int64, count)
+        if int(lengths.max()) > body_bytes_max:
+            return None
+        return cls(topic, tag, bodies, lengths.astype(np.int32))
+
+    def slice(self, begin: int, end: int) -> Self:
+        """Some neighbouring messages."""
+        if end - begin == len(self.bodies):
+            return self
+        return self._replace(bodies=self.bodies[begin:end], lengths=self.lengths[begin:end])
+
+
+def _outcomes_of(sent: Row | ArianeError, count: int) -> Sequence[SendResult | ArianeError]:
+    """The outcomes of messages that were sent as one row, which is settled, or were refused."""
+    if isinstance(sent, Row) and sent.stored is not None:
+        return sent.stored.results(0, count)
+    error = sent.error if isinstance(sent, Row) else sent
+    if error is None:
+        raise AssertionError("a settled row is stored or has an error")
+    return [error] * count

@@ -24,7 +24,6 @@ from ariane_sdk.client.session import Session
 from ariane_sdk.errors import CallError
 from ariane_sdk.message import ReceivedMessage
 from ariane_sdk.message_queue import MessageQueue
-from ariane_sdk.producer.transactions.end_calls import WIRE_OUTCOMES
 from ariane_sdk.producer.transactions.transaction import (
     HalfMessage,
     TransactionCheck,
@@ -32,6 +31,7 @@ from ariane_sdk.producer.transactions.transaction import (
     TransactionOutcome,
     ask,
 )
+from ariane_sdk.producer.transactions.transaction_calls import WIRE_OUTCOMES
 from ariane_sdk.routing.route import PRIMARY_ID
 from ariane_sdk.runtime.application_calls import text_of
 from ariane_sdk.runtime.clock import Clock

@@ -20,14 +20,15 @@ Arrow is an extra of this distribution (``ariane-record[arrow]``).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from ariane_record.encoding.columns.arrow_texts import lengths_of, own_octets
+from ariane_record.encoding.columns.arrow_texts import bounds_of, lengths_of, octets_of, own_octets
 from ariane_record.encoding.columns.given_columns import (
     Lists,
     Tags,
@@ -41,6 +42,7 @@ from ariane_record.encoding.columns.given_columns import (
 )
 from ariane_record.errors import IllegalColumn
 from ariane_record.layout import CRC_PROPERTY_BYTES, PRODUCER_PROPERTIES_BYTES_MAX, PropertyName
+from ariane_record.single.compression import BodyPacking
 from ariane_record.single.producer_sequence import SEQUENCE_BYTES
 
 _UNIQUE_ID_PAIR_BYTES_MAX: Final = len(PropertyName.UNIQUE_ID) + 2 + 56
@@ -205,3 +207,35 @@ def _sums(numbers: NDArray[np.int64], lists: Lists) -> NDArray[np.int64]:
     """The sum of the numbers of each list's elements."""
     upto = np.concatenate(([0], np.cumsum(numbers)))
     return np.diff(upto[lists.bounds])
+
+
+def packed_columns(messages: MessageColumns, packing: BodyPacking) -> MessageColumns:
+    """The messages with large bodies compressed, except bodies that would grow.
+
+    The codec is called once for each large body, from C; all other work is done by column.
+
+    Args:
+        messages: Messages without compression; their bodies together below 2 GiB.
+        packing: The format.
+    """
+    if packing.is_off:
+        return messages
+    lengths = lengths_of(messages.body)
+    rows = np.flatnonzero(lengths >= packing.size_bytes_min)
+    if not len(rows):
+        return messages
+    bounds = bounds_of(messages.body)
+    octets = octets_of(messages.body).data
+    spans = map(slice, bounds[rows].tolist(), bounds[rows + 1].tolist())
+    bodies = np.fromiter(map(packing.compress, map(octets.__getitem__, spans)), object, len(rows))
+    smaller = np.fromiter(map(len, bodies), np.int64, len(rows)) < lengths[rows]
+    rows, bodies = rows[smaller], bodies[smaller]
+    is_packed = np.zeros(len(lengths), np.bool_)
+    is_packed[rows] = True
+    return replace(
+        messages,
+        body=pc.replace_with_mask(
+            messages.body, pa.array(is_packed), pa.array(bodies, messages.body.type)
+        ),
+        system_flag=is_packed * np.int32(packing.system_flag),
+    )
