@@ -120,7 +120,7 @@ def check_block(
     if block.record_crcs is None:
         _check_bodies(block, checked)
     else:
-        check_record_crcs(block, starts, ends, stride, folder or CrcFolder())
+        check_record_crcs(block, block.record_crcs, starts, ends, stride, folder or CrcFolder())
         _check_some_bodies(block, checked)
     return checked
 

@@ -25,8 +25,8 @@ from ariane_record.layout import (
 from ariane_storage.log.records.fields import FieldColumn, Int64s, checksum_digits
 from ariane_storage.queues.consume_queue_entry import ENTRY_BYTES, encoded_entries
 from ariane_storage.writing.append import HOSTS_END, HOSTS_START, OwnedFields, Places
-from ariane_storage.writing.record_crcs import check_crcs_of, final_crcs, like_holes
-from ariane_storage.writing.table_check import CheckedTable, has_trusted_sums
+from ariane_storage.writing.record_crcs import check_crcs_of, final_crcs, like_holes, trusted_sums
+from ariane_storage.writing.table_check import CheckedTable
 
 _HOSTS: Final = np.dtype((np.void, HOSTS_END - HOSTS_START))
 
@@ -50,7 +50,7 @@ class PackedRecords:
     has_checksums: bool
     """Whether every record ends with room for its checksum."""
     sums: NDArray[np.uint32] | None
-    """As ``RecordTable.record_crcs``, where they are checked and those of these records."""
+    """As ``trusted_sums``, where they are those of these records."""
 
     @classmethod
     def of(cls, table: RecordTable, checked: CheckedTable) -> PackedRecords:
@@ -63,7 +63,7 @@ class PackedRecords:
             checked.stride,
             checked.headers,
             checked.has_checksums,
-            table.record_crcs if has_trusted_sums(table) else None,
+            trusted_sums(table),
         )
 
     @property
@@ -100,7 +100,8 @@ class PackedRecords:
         FieldColumn(view, raw.dtype, starts + position, stride).set(raw)
         if self.sums is not None:
             size = len(self.records)
-            check_crcs_of(self.table, starts, ends, like_holes(view, position, size, starts))
+            doubtful = like_holes(view, position, size, starts)
+            check_crcs_of(self.table.records, self.sums, starts, ends, doubtful)
         if not self.has_checksums:
             return
         if self.sums is None:

@@ -30,6 +30,7 @@ from ariane_record.single.producer_sequence import (
 from ariane_storage.errors import BlockRejected
 from ariane_storage.log.records.fields import ByteBuffer, FieldColumn, Int64s
 from ariane_storage.log.records.tag_check import tag_codes_of
+from ariane_storage.writing.record_crcs import trusted_sums
 
 Sequences: TypeAlias = Rows[ProducerSequence | None] | None
 """What the first record of each row says; None: not known."""
@@ -145,7 +146,7 @@ def _check_reserved(
     reserved = has_room & (parts["prefix"] == _PREFIX) & (parts["end"] == _VALUE_END)
     if is_required:
         require(reserved, "no room for its checksum at its end")
-    if table.record_crcs is not None and len(table) == 1:
+    if trusted_sums(table) is not None:
         empty = last == np.frombuffer(EMPTY_CRC_PROPERTY, last.dtype)
         require(empty & has_room, "the digits of its checksum are not zero")
     if bool(reserved.all()):

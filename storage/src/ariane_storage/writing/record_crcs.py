@@ -35,7 +35,7 @@ from ariane_record.checksums.record_sums import block_crc
 from ariane_record.layout import CRC_PROPERTY_BYTES, HEADER_BYTES
 from ariane_storage.errors import BlockRejected
 from ariane_storage.layout import DISK_SECTOR_BYTES
-from ariane_storage.log.records.fields import FIELD_STARTS, Int64s
+from ariane_storage.log.records.fields import FIELD_STARTS, ByteBuffer, Int64s
 
 _QUEUE_OFFSET: Final = FIELD_STARTS["queue_offset"]
 _COMMIT_LOG_OFFSET: Final = FIELD_STARTS["commit_log_offset"]
@@ -44,33 +44,42 @@ _FRONT_BYTES: Final = 3
 _DIFFERS: Final = "its checksum is not the one that came along"
 
 
-def check_record_crcs(
-    table: RecordTable, starts: Int64s, ends: Int64s, stride: int, folder: CrcFolder
+def trusted_sums(table: RecordTable) -> NDArray[np.uint32] | None:
+    """The sums from which the checksums of records are made; None if these are computed.
+
+    Of several rows they are: each has another queue.
+    """
+    return table.record_crcs if len(table) == 1 else None
+
+
+def check_record_crcs(  # noqa: PLR0917 - the sums of one table.
+    table: RecordTable,
+    crcs: NDArray[np.uint32],
+    starts: Int64s,
+    ends: Int64s,
+    stride: int,
+    folder: CrcFolder,
 ) -> None:
     """Compare the sums of the records with that of the table, which is known to be right.
 
     Raises:
         BlockRejected: They do not add up; the error names the record if only one is wrong.
     """
-    crcs = table.record_crcs
-    if crcs is None:
-        raise AssertionError("only for tables with sums")
     if block_crc(crcs, ends, folder, stride) != table.crc32:
-        check_crcs_of(table, starts, ends, np.arange(table.count))
+        check_crcs_of(table.records, crcs, starts, ends, np.arange(table.count))
         raise BlockRejected("the checksums of its records do not add up to its own")
 
 
-def check_crcs_of(table: RecordTable, starts: Int64s, ends: Int64s, chosen: Int64s) -> None:
+def check_crcs_of(
+    records: ByteBuffer, crcs: NDArray[np.uint32], starts: Int64s, ends: Int64s, chosen: Int64s
+) -> None:
     """Compare sums of single records, one call for each.
 
     Raises:
         BlockRejected: One differs.
     """
-    crcs = table.record_crcs
-    if crcs is None:
-        raise AssertionError("only for tables with sums")
     covered_ends = ends[chosen] - CRC_PROPERTY_BYTES
-    sums = range_crcs(memoryview(table.records), starts[chosen], covered_ends)
+    sums = range_crcs(memoryview(records), starts[chosen], covered_ends)
     wrong = np.flatnonzero(sums != crcs[chosen])
     if len(wrong):
         raise BlockRejected(_DIFFERS, int(chosen[wrong[0]]))

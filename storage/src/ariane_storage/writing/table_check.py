@@ -34,7 +34,7 @@ from ariane_storage.errors import BlockRejected
 from ariane_storage.log.records.fields import FIELD_STARTS, ByteBuffer, FieldColumn, Int64s
 from ariane_storage.writing.header_bits import HeaderBits
 from ariane_storage.writing.property_check import Sequences, check_properties, require
-from ariane_storage.writing.record_crcs import check_record_crcs
+from ariane_storage.writing.record_crcs import check_record_crcs, trusted_sums
 
 ALLOWED_FLAGS: Final = int(
     SystemFlag.COMPRESSED
@@ -131,22 +131,15 @@ def check_table(
         table, ends, stride, lengths, needs_checksums=limits.checksum, sequences=sequences
     )
     checked = CheckedTable(starts, ends, stride, has_checksums, headers)
-    if has_trusted_sums(table):
-        check_record_crcs(table, starts, ends, stride, folder or CrcFolder())
+    sums = trusted_sums(table)
+    if sums is not None:
+        check_record_crcs(table, sums, starts, ends, stride, folder or CrcFolder())
         _check_some_bodies(table, checked)
     elif len(table) > 1:
         _check_some_bodies(table, checked)
     else:
         _check_bodies(table, checked)
     return checked
-
-
-def has_trusted_sums(table: RecordTable) -> bool:
-    """Whether the checksums of records are made from the sums that came along.
-
-    Of several rows they are computed: each has another queue.
-    """
-    return table.record_crcs is not None and len(table) == 1
 
 
 def _check_bodies(table: RecordTable, checked: CheckedTable) -> None:
@@ -248,7 +241,7 @@ def _are_headers_sound(
         and bits.in_any["born_timestamp"] >= 0
         and bits.in_any["body_length"] >= 0
         and (table.forwarded or not (bits.in_any["attempts"] or bits.in_any["half_offset"]))
-        and (not has_trusted_sums(table) or not any(bits.in_any[name] for name in _OWNED_FIELDS))
+        and (trusted_sums(table) is None or not any(bits.in_any[name] for name in _OWNED_FIELDS))
     )
 
 
@@ -270,7 +263,7 @@ def _explain_headers(table: RecordTable, headers: NDArray[np.void], magics: Sequ
     if not table.forwarded:
         require(headers["attempts"] == 0, "attempts are the broker's to count")
         require(headers["half_offset"] == 0, "no message of a client has a half message")
-    if has_trusted_sums(table):
+    if trusted_sums(table) is not None:
         for name in _OWNED_FIELDS:
             require(headers[name] == 0, f"{name} is the broker's to fill in, and not zero")
 

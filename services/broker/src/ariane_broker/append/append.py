@@ -371,7 +371,7 @@ def _table_of(row: Rows) -> RecordTable:
     """
     refusal = row.more_of(0).refusal
     if row.table is None or refusal is not None:
-        raise refusal or row.error or block_corrupted(-1, "its columns make no sense")
+        raise refusal or block_corrupted(-1, "its columns make no sense")
     return row.table
 
 

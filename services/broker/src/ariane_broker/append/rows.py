@@ -48,8 +48,6 @@ class Rows:
     """Each row's place in its producer's stream; None: every arrival is stored."""
     more: Sequence[MoreOfRow] | None = None
     """What rows say besides; None if they say nothing more."""
-    error: ServiceError | None = None
-    """Why there is no table."""
     is_plain: bool = False
     """Whether the broker has encoded the records, and filled in missing fields."""
 
@@ -70,7 +68,9 @@ class Rows:
     @classmethod
     def refused(cls, topics: Sequence[str], error: ServiceError) -> Rows:
         """Rows without records."""
-        return cls(topics, (0,) * len(topics), None, (None,) * len(topics), error=error)
+        count = len(topics)
+        more = (MoreOfRow(refusal=error),) * count
+        return cls(topics, (0,) * count, None, (None,) * count, more)
 
     def __len__(self) -> int:
         return len(self.topics)
@@ -92,23 +92,15 @@ class Rows:
         """Each row alone."""
         if len(self) == 1:
             return [self]
-        table, error = self.table, self.error
-        if table is not None:
-            rule = _fault_of(table)
-            error = block_corrupted(-1, rule) if rule else None
-        tables = table.rows() if table is not None and error is None else [None] * len(self)
-        columns = zip(self.topics, self.queue_ids, tables, self.sequences, strict=True)
+        table, rule = self.table, "" if self.table is None else _fault_of(self.table)
+        if rule:
+            return Rows.refused(self.topics, block_corrupted(-1, rule)).each()
+        tables = [None] * len(self) if table is None else table.rows()
+        more = [None] * len(self) if self.more is None else [(each,) for each in self.more]
+        columns = zip(self.topics, self.queue_ids, tables, self.sequences, more, strict=True)
         return [
-            Rows(
-                (topic,),
-                (queue_id,),
-                of_row,
-                (sequence,),
-                None if self.more is None else (self.more[row],),
-                error,
-                self.is_plain,
-            )
-            for row, (topic, queue_id, of_row, sequence) in enumerate(columns)
+            Rows((topic,), (queue_id,), of_row, (sequence,), more_of_row, self.is_plain)
+            for topic, queue_id, of_row, sequence, more_of_row in columns
         ]
 
 

@@ -10,13 +10,9 @@ import numpy as np
 from ariane.common.v1.message_pb2 import Message
 from ariane_broker.delay.delay import Delay, DelayLevel, Delays, DeliveryTimes
 from ariane_broker.errors.public_errors import message_illegal
-from ariane_broker.rpc.translation.wire_time import milliseconds_of
-from ariane_servicekit.errors import field_invalid
+from ariane_broker.rpc.translation.wire_time import milliseconds_of, seconds_of
 
 _NANOS_OF_MS: Final = 1_000_000
-_NANOS_OF_S: Final = 1_000_000_000
-_SECONDS_MAX: Final = 315_576_000_000
-"""As for every duration of Protocol Buffers."""
 
 
 def delay_of(messages: Sequence[Message]) -> Delay | None:
@@ -51,8 +47,7 @@ def delay_of(messages: Sequence[Message]) -> Delay | None:
 def _delay_ms(message: Message, position: int) -> int:
     """The delay of a message, rounded up, so that it is not delivered early; at least 1."""
     delay = message.delay
-    if not 0 <= delay.seconds <= _SECONDS_MAX or not 0 <= delay.nanos < _NANOS_OF_S:
-        raise field_invalid(f"messages[{position}].delay", f"must be 0 to {_SECONDS_MAX} s")
+    seconds_of(delay, f"messages[{position}].delay")  # Refuses what is none.
     return max(1, delay.seconds * 1000 - delay.nanos // -_NANOS_OF_MS)
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
 from ariane.broker.v1 import client_question_pb2 as question_pb
 from ariane_broker.clients.outbox import ConsumptionAsked
-from ariane_broker.rpc.translation.stored_message import message_of
-from ariane_record import PropertyName, decode_record
+from ariane_broker.rpc.translation.stored_message import message_of_topic
+from ariane_record import PropertyName
 from ariane_record.control_characters import shown
 
 STATE_BYTES_MAX: Final = 3 << 20
@@ -27,10 +26,9 @@ def consumption_of(
     if reads_records:
         question.record = asked.record
         return question
-    fields = decode_record(asked.record)
     # A dead letter or a message tried again gets the topic that it was sent to.
-    topic = fields.properties.get(PropertyName.RETRY_TOPIC, fields.topic)
-    question.message.CopyFrom(message_of(replace(fields, topic=topic), broker_name))
+    message = message_of_topic(asked.record, PropertyName.RETRY_TOPIC, broker_name)
+    question.message.CopyFrom(message)
     return question
 
 

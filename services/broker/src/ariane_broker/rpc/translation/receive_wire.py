@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, TypeAlias
 
 import numpy as np
+from google.rpc.status_pb2 import Status
 
 from ariane.broker.v1 import receive_service_pb2 as receive_pb
 from ariane_broker.clients.client_id import check_client_id
@@ -186,11 +187,7 @@ def _of_ranges(
     path = f"settlements[{place}]"
     outcome = _outcome_of(settlement, path)
     ranges = _ranges_of(settlement.ranges, path)
-    try:
-        receipt = decode_receipt(settlement.receipt, group, secret)
-    except ServiceError as error:
-        return error
-    return Settlement(receipt.queue, receipt.serial, ranges, outcome)
+    return _of_receipt(settlement.receipt, group, secret, outcome, ranges)
 
 
 def _ranges_of(octets: bytes, path: str) -> Ranges | None:
@@ -256,42 +253,39 @@ def kept_settlements(
 
 
 def _of_receipt(
-    octets: bytes, group: str, secret: bytes, outcome: Outcome
+    octets: bytes, group: str, secret: bytes, outcome: Outcome, ranges: Ranges | None = None
 ) -> Settlement | ServiceError:
     try:
         receipt = decode_receipt(octets, group, secret)
     except ServiceError as error:
         return error
-    return Settlement(receipt.queue, receipt.serial, None, outcome)
+    return Settlement(receipt.queue, receipt.serial, ranges, outcome)
 
 
 def kept_messages(outcome: Settled | ServiceError, named: str) -> receive_pb.KeptMessages:
     """The result of an entry."""
-    if isinstance(outcome, ServiceError):
-        return receive_pb.KeptMessages(error=status_of(outcome))
-    if outcome.expired:
-        return receive_pb.KeptMessages(error=status_of(receipt_expired(named)))
-    return receive_pb.KeptMessages()
+    return receive_pb.KeptMessages(error=_error_of(outcome, named))
 
 
 def settled_message(outcome: Settled | ServiceError, handle: str) -> receive_pb.SettledMessage:
     """The result of a handle."""
-    if isinstance(outcome, ServiceError):
-        return receive_pb.SettledMessage(error=status_of(outcome))
-    if outcome.expired:
-        return receive_pb.SettledMessage(error=status_of(receipt_expired(handle)))
-    return receive_pb.SettledMessage(dead_letter=bool(len(outcome.dead)))
+    dead_letter = isinstance(outcome, Settled) and bool(len(outcome.dead))
+    return receive_pb.SettledMessage(error=_error_of(outcome, handle), dead_letter=dead_letter)
 
 
 def settled_records(outcome: Settled | ServiceError, receipt: bytes) -> receive_pb.SettledRecords:
     """The result of an entry."""
+    settled = receive_pb.SettledRecords(error=_error_of(outcome, receipt.hex()))
+    if isinstance(outcome, Settled):
+        settled.settled_count, settled.dead_letter_count = len(outcome.settled), len(outcome.dead)
+    return settled
+
+
+def _error_of(outcome: Settled | ServiceError, receipt: str) -> Status | None:
+    """Why an entry was not, or not wholly, settled."""
     if isinstance(outcome, ServiceError):
-        return receive_pb.SettledRecords(error=status_of(outcome))
-    return receive_pb.SettledRecords(
-        error=status_of(receipt_expired(receipt.hex())) if outcome.expired else None,
-        settled_count=len(outcome.settled),
-        dead_letter_count=len(outcome.dead),
-    )
+        return status_of(outcome)
+    return status_of(receipt_expired(receipt)) if outcome.expired else None
 
 
 def receiving_queue(standing: QueueStanding) -> receive_pb.ReceivingQueue:

@@ -7,7 +7,7 @@ that pack no blocks, for queries, and for people.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -44,6 +44,7 @@ from ariane_record import (
     PropertyName,
     RecordFields,
     SystemFlag,
+    decode_record,
 )
 from ariane_record.control_characters import holds_control_character
 from ariane_record.layout import COMPRESSION_TYPE_MASK
@@ -223,6 +224,13 @@ def message_of(fields: RecordFields, broker_name: str) -> Message:
         origin=origin_of(fields),
         reply_address=reply_address_of(fields.topic, properties),
     )
+
+
+def message_of_topic(record: bytes, name: str, broker_name: str) -> Message:
+    """Convert a record to a message, with the topic that a property names instead of its own."""
+    fields = decode_record(record)
+    topic = fields.properties.get(name, fields.topic)
+    return message_of(replace(fields, topic=topic), broker_name)
 
 
 def position_of(fields: RecordFields | StoredPlace, broker_name: str) -> StoredPosition:

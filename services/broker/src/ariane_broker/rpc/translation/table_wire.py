@@ -26,10 +26,10 @@ from ariane_servicekit.errors import ServiceError
 from ariane_servicekit.rpc.error_status import status_of
 from ariane_storage.log.records.fields import Int64s
 
-_UINT8: Final = np.dtype(np.uint8)
-_INT32: Final = np.dtype("<i4")
+UINT8: Final = np.dtype(np.uint8)
+INT32: Final = np.dtype("<i4")
 _UINT32: Final = np.dtype("<u4")
-_INT64: Final = np.dtype("<i8")
+INT64: Final = np.dtype("<i8")
 _FEW: Final = 64
 _unpack_int32 = Struct("<i").unpack
 _unpack_int64 = Struct("<q").unpack
@@ -53,7 +53,7 @@ def rows_of(table: AppendTable, records: ByteBuffer) -> Rows:
         queue_ids = _int32s(table.queue_ids, "queue ids", count)
         counts = _counts_of(table, count)
         record_count = sum(counts)
-        key_counts = _column(table.key_counts, _UINT8, "key counts", record_count)
+        key_counts = column_of(table.key_counts, UINT8, "key counts", record_count)
         key_count = (
             sum(table.key_counts) if record_count <= _FEW else int(key_counts.sum(dtype=np.int64))
         )
@@ -65,12 +65,12 @@ def rows_of(table: AppendTable, records: ByteBuffer) -> Rows:
                 topics=topics,
                 counts=counts,
                 pieces=(records,),
-                sizes=_column(table.record_sizes, _INT32, "record sizes", record_count),
-                tag_codes=_column(table.tag_codes, _INT32, "tag codes", record_count),
+                sizes=column_of(table.record_sizes, INT32, "record sizes", record_count),
+                tag_codes=column_of(table.tag_codes, INT32, "tag codes", record_count),
                 key_counts=key_counts,
-                key_hashes=_column(table.key_hashes, _INT32, "key hashes", key_count),
+                key_hashes=column_of(table.key_hashes, INT32, "key hashes", key_count),
                 crc32=table.records_crc32,
-                record_crcs=_column(crcs, _UINT32, "record checksums", record_count)
+                record_crcs=column_of(crcs, _UINT32, "record checksums", record_count)
                 if crcs
                 else None,
             ),
@@ -89,14 +89,19 @@ def _counts_of(table: AppendTable, count: int) -> Sequence[int]:
 
 
 def _int32s(column: bytes, name: str, count: int) -> Sequence[int]:
-    if count == 1 and len(column) == _INT32.itemsize:
+    if count == 1 and len(column) == INT32.itemsize:
         one: tuple[int] = _unpack_int32(column)
         return one
-    numbers: list[int] = _column(column, _INT32, name, count).tolist()
+    numbers: list[int] = column_of(column, INT32, name, count).tolist()
     return numbers
 
 
-def _column(column: bytes, dtype: np.dtype[Any], name: str, count: int) -> NDArray[Any]:
+def column_of(column: bytes, dtype: np.dtype[Any], name: str, count: int) -> NDArray[Any]:
+    """The numbers of a column.
+
+    Raises:
+        ValueError: It has another number of bytes than ``count`` take.
+    """
     width = dtype.itemsize
     if len(column) != width * count:
         raise ValueError(f"{len(column)} bytes of {name}, where {count} take {width * count}")
@@ -109,10 +114,10 @@ def _sequences_of(table: AppendTable, count: int) -> Sequence[ProducerSequence |
     in_use = count if producer_id else 0
     epochs = _int32s(table.producer_epochs, "producer epochs", in_use)
     column = table.first_sequences
-    if in_use == 1 and len(column) == _INT64.itemsize:
+    if in_use == 1 and len(column) == INT64.itemsize:
         firsts: Sequence[int] = _unpack_int64(column)
     else:
-        firsts = _column(column, _INT64, "first sequences", in_use).tolist()
+        firsts = column_of(column, INT64, "first sequences", in_use).tolist()
     if not in_use:
         return (None,) * count
     sequences = list(
@@ -135,15 +140,15 @@ def _more_of(table: AppendTable, counts: Sequence[int]) -> Sequence[MoreOfRow] |
         return None
     count, edges = len(counts), [0, *accumulate(counts)]
     columns = zip(
-        _numbers(levels, _UINT8, "delay levels", count),
-        _numbers(required, _UINT8, "required levels", count),
-        _numbers(in_sync, _INT32, "in-sync minima", count),
+        _numbers(levels, UINT8, "delay levels", count),
+        _numbers(required, UINT8, "required levels", count),
+        _numbers(in_sync, INT32, "in-sync minima", count),
         halves or repeat("", count),
         map(slice, edges, edges[1:]),
         strict=True,
     )
-    times_ms = _column(times, _INT64, "delivery times", edges[-1]) if times else None
-    delays_ms = _column(delays, _INT64, "delays", edges[-1]) if delays else None
+    times_ms = column_of(times, INT64, "delivery times", edges[-1]) if times else None
+    delays_ms = column_of(delays, INT64, "delays", edges[-1]) if delays else None
     return [
         _more_of_row(
             _delay_of(
@@ -169,7 +174,7 @@ def _more_of_row(
 
 
 def _numbers(column: bytes, dtype: np.dtype[Any], name: str, count: int) -> list[int]:
-    numbers: list[int] = _column(column, dtype, name, count).tolist() if column else [0] * count
+    numbers: list[int] = column_of(column, dtype, name, count).tolist() if column else [0] * count
     return numbers
 
 

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final, TypeAlias
-
-import numpy as np
 
 from ariane.broker.v1 import client_service_pb2 as client_pb
 from ariane.broker.v1 import transaction_service_pb2 as transaction_pb
@@ -15,14 +12,15 @@ from ariane_broker.clients.outbox import TransactionAsked
 from ariane_broker.errors.public_errors import block_corrupted
 from ariane_broker.log.promise import AcknowledgedLevel
 from ariane_broker.rpc.translation.level_wire import LEVELS, demand_of
-from ariane_broker.rpc.translation.stored_message import message_of, position_of
+from ariane_broker.rpc.translation.stored_message import message_of_topic, position_of
+from ariane_broker.rpc.translation.table_wire import INT32, INT64, UINT8, column_of
 from ariane_broker.rpc.translation.wire_time import span_of, time_of
 from ariane_broker.spark_batches.records.batch_records import AttemptKey, BatchKey, StageRequest
 from ariane_broker.spark_batches.records.stage_format import StagedBlock
 from ariane_broker.transactions.checking import Answer
 from ariane_broker.transactions.ending import EndOutcome, EndRequest
 from ariane_broker.transactions.transaction_records import HalfMessage, Outcome
-from ariane_record import PropertyName, RecordTable, decode_record
+from ariane_record import PropertyName, RecordTable
 from ariane_servicekit.errors import ServiceError
 from ariane_servicekit.rpc.error_status import status_of
 
@@ -77,10 +75,9 @@ def check_of(
     if reads_records:
         check.record = asked.record
         return check
-    fields = decode_record(asked.record)
     # Its own topic is the one of all half messages.
-    topic = fields.properties.get(PropertyName.REAL_TOPIC, fields.topic)
-    check.message.CopyFrom(message_of(replace(fields, topic=topic), broker_name))
+    message = message_of_topic(asked.record, PropertyName.REAL_TOPIC, broker_name)
+    check.message.CopyFrom(message)
     return check
 
 
@@ -116,10 +113,6 @@ def end_result(
     )
 
 
-_INT32: Final = np.dtype("<i4")
-_INT64: Final = np.dtype("<i8")
-
-
 def stage_request(request: StageBatchRecordsRequest) -> StageRequest:
     """What a call wants staged; its columns are not compared with its records yet.
 
@@ -135,26 +128,23 @@ def stage_request(request: StageBatchRecordsRequest) -> StageRequest:
 
 
 def _staged_block(request: StageBatchRecordsRequest) -> StagedBlock:
-    columns = (request.record_sizes, request.tag_codes, request.key_hashes, request.queue_ids)
-    if any(len(column) % _INT32.itemsize for column in columns):
-        raise block_corrupted(-1, "a column of numbers is no multiple of 4 bytes")
-    if len(request.delivery_times_ms) % _INT64.itemsize:
-        raise block_corrupted(-1, "the column of delivery times is no multiple of 8 bytes")
-    sizes, tag_codes, key_hashes, queue_ids = (
-        np.frombuffer(column, _INT32).astype(np.int32, copy=False) for column in columns
-    )
-    times_ms = np.frombuffer(request.delivery_times_ms, _INT64).astype(np.int64, copy=False)
-    if not request.delivery_times_ms:
-        times_ms = np.zeros(len(sizes), np.int64)
-    if not len(queue_ids) == len(times_ms) == len(sizes):
-        raise block_corrupted(-1, "its columns differ in length")
-    block = RecordTable.of(
-        request.topic,
-        request.records,
-        sizes=sizes,
-        tag_codes=tag_codes,
-        key_counts=np.frombuffer(request.key_counts, np.uint8),
-        key_hashes=key_hashes,
-        crc32=request.records_crc32,
-    )
-    return StagedBlock(block, queue_ids, times_ms)
+    count = len(request.record_sizes) // INT32.itemsize
+    key_count = len(request.key_hashes) // INT32.itemsize
+    times_ms = request.delivery_times_ms or bytes(INT64.itemsize * count)
+    try:
+        block = RecordTable.of(
+            request.topic,
+            request.records,
+            sizes=column_of(request.record_sizes, INT32, "record sizes", count),
+            tag_codes=column_of(request.tag_codes, INT32, "tag codes", count),
+            key_counts=column_of(request.key_counts, UINT8, "key counts", count),
+            key_hashes=column_of(request.key_hashes, INT32, "key hashes", key_count),
+            crc32=request.records_crc32,
+        )
+        return StagedBlock(
+            block,
+            column_of(request.queue_ids, INT32, "queue ids", count),
+            column_of(times_ms, INT64, "delivery times", count),
+        )
+    except ValueError as error:
+        raise block_corrupted(-1, str(error)) from error
