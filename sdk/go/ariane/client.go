@@ -62,6 +62,7 @@ type Client struct {
 	mu          sync.Mutex
 	connections map[place]*grpc.ClientConn
 	known       map[question]answer
+	clusters    map[string]string // Of each broker, as routes name it.
 	asking      singleflight.Group
 	turn        atomic.Uint64 // Which queue is next.
 	nameServer  int           // Which is asked next: another one when it fails.
@@ -127,6 +128,7 @@ func NewClient(nameServers []string, options Options) (*Client, error) {
 		id:          fmt.Sprintf("%s@%d@%016x", cmp.Or(host, "unknown"), os.Getpid(), rand.Uint64()),
 		connections: map[place]*grpc.ClientConn{},
 		known:       map[question]answer{},
+		clusters:    map[string]string{},
 		nameServer:  rand.IntN(len(nameServers)),
 	}
 	made.turn.Store(rand.Uint64N(1 << 16))
@@ -196,6 +198,9 @@ func (c *Client) connect(at place) (*grpc.ClientConn, error) {
 		// A proxy of the environment is for pages of the internet, and cannot reach the cluster.
 		grpc.WithNoProxy(),
 	}
+	if at.kind == "broker" {
+		options = append(options, grpc.WithUnaryInterceptor(c.meanUnary(at.name)), grpc.WithStreamInterceptor(c.meanStream(at.name)))
+	}
 	if c.options.logsIn() {
 		options = append(options, grpc.WithPerRPCCredentials(guard))
 	}
@@ -212,6 +217,7 @@ func (c *Client) connect(at place) (*grpc.ClientConn, error) {
 func (c *Client) Route(ctx context.Context, topic string) (*namesrvv1.Route, error) {
 	return askNameServer(ctx, c, question{topic: topic}, func(ctx context.Context, stub namesrvv1.RouteServiceClient) (*namesrvv1.Route, error) {
 		said, err := stub.GetRoute(ctx, &namesrvv1.GetRouteRequest{Topic: topic})
+		c.noteClusters(said.GetRoute())
 		return said.GetRoute(), err
 	})
 }

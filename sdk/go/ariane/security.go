@@ -22,10 +22,12 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
 	commonv1 "ariane.mq/go/arianepb/common/v1"
+	namesrvv1 "ariane.mq/go/arianepb/namesrv/v1"
 )
 
 // TLS names files, PEM, that are read again for each connection: nothing is restarted when they change.
@@ -45,7 +47,10 @@ var (
 	brokerKinds    = []string{"broker", "replica"}
 	credentialLine = regexp.MustCompile(`(?m)^credential: ([A-Za-z0-9_-]{1,64})\r?$`)
 	memberName     = regexp.MustCompile(`^ariane://[^/\s]+/([^/\s]+)/([^/\s]+)$`)
-	loginMethods   = "/" + commonv1.LoginService_ServiceDesc.ServiceName + "/"
+	// meantKey is where a call says which process it is for: an address is used again, and who is there now
+	// refuses what is meant for another.
+	meantKey     = "x-ariane-meant-for"
+	loginMethods = "/" + commonv1.LoginService_ServiceDesc.ServiceName + "/"
 )
 
 // place is a process that must be at an address.
@@ -284,4 +289,36 @@ func (s *shown) proof(path string, serverNonce []byte) (*commonv1.KeyProof, erro
 func isLoopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	return err == nil && (host == "localhost" || net.ParseIP(host).IsLoopback())
+}
+
+// noteClusters remembers of which cluster the brokers of a route are.
+func (c *Client) noteClusters(route *namesrvv1.Route) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, broker := range route.GetBrokers() {
+		c.clusters[broker.BrokerName] = broker.ClusterName
+	}
+}
+
+// meant says with a call which broker it is for.
+func (c *Client) meant(ctx context.Context, broker string) context.Context {
+	c.mu.Lock()
+	cluster := c.clusters[broker]
+	c.mu.Unlock()
+	if cluster == "" {
+		return ctx
+	}
+	return metadata.AppendToOutgoingContext(ctx, meantKey, cluster+"/"+broker)
+}
+
+func (c *Client) meanUnary(broker string) grpc.UnaryClientInterceptor {
+	return func(ctx context.Context, method string, request, answer any, on *grpc.ClientConn, call grpc.UnaryInvoker, options ...grpc.CallOption) error {
+		return call(c.meant(ctx, broker), method, request, answer, on, options...)
+	}
+}
+
+func (c *Client) meanStream(broker string) grpc.StreamClientInterceptor {
+	return func(ctx context.Context, about *grpc.StreamDesc, on *grpc.ClientConn, method string, begin grpc.Streamer, options ...grpc.CallOption) (grpc.ClientStream, error) {
+		return begin(c.meant(ctx, broker), about, on, method, options...)
+	}
 }

@@ -83,6 +83,8 @@ export class Client {
   private readonly calls = new Set<Call>();
   /** By topic, then by message group; where the topic itself is stands at "". */
   private readonly known = new Map<string, Map<string, Answer>>();
+  /** The cluster of each broker, as routes name it. */
+  private readonly clusters = new Map<string, string>();
   /** Questions on their way, by topic and message group. */
   private readonly asking = new Map<string, Promise<unknown>>();
   /** Which name server is asked next: another one when it fails. */
@@ -160,7 +162,7 @@ export class Client {
         "grpc.enable_retries": 0,
         // A proxy of the environment is for pages of the internet, and cannot reach the cluster.
         "grpc.enable_http_proxy": 0,
-      });
+      }, (broker) => this.clusters.get(broker));
       this.stubs.set(place, (known = { access, of: new Map() }));
     }
     let stub = known.of.get(kind) as S | undefined;
@@ -202,8 +204,11 @@ export class Client {
 
   /** Where a topic's queues are: at most 30 s old, and asked for anew on routing errors. */
   route(topic: string, limit = this.limitOf()): Promise<Route> {
-    return this.askNameServer(topic, "", limit, async (stub, address, once) =>
-      (await this.call(stub, (s) => s.getRoute, { topic }, address, once)).route!);
+    return this.askNameServer(topic, "", limit, async (stub, address, once) => {
+      const route = (await this.call(stub, (s) => s.getRoute, { topic }, address, once)).route!;
+      for (const each of route.brokers) this.clusters.set(each.brokerName, each.clusterName);
+      return route;
+    });
   }
 
   /** Which queue the messages of a group go to, by the same terms. */

@@ -46,6 +46,11 @@ const CREDENTIAL = /^credential: ([A-Za-z0-9_-]{1,64})\r?$/m;
 const MEMBER = /(?:^|, )URI:(ariane:\/\/[^/\s,"]+\/([^/\s,"]+)\/([^/\s,"]+))(?=, |$)/g;
 const LOOPBACK = /^(?:localhost|127(?:\.\d+){3}|\[::1\]):\d+$/;
 const SESSION_KEY = "x-ariane-session";
+/**
+ * Where a call says which process it is for: an address is used again, and who is there now refuses what is meant for
+ * another.
+ */
+const MEANT_KEY = "x-ariane-meant-for";
 const LOGIN_MS = 10_000;
 /** How long after a renewal that failed it is tried again. */
 const AGAIN_MS = 5_000;
@@ -104,7 +109,7 @@ export class Security {
   }
 
   /** How stubs to a process are made. */
-  access(peer: Peer, options: Partial<ClientOptions>): Access {
+  access(peer: Peer, options: Partial<ClientOptions>, clusterOf: (broker: string) => string | undefined): Access {
     const host = peer.address.slice(0, peer.address.lastIndexOf(":")).replace(/^\[|\]$/g, "");
     let shown: PeerCertificate | undefined;
     let credentials = ChannelCredentials.createInsecure();
@@ -119,6 +124,7 @@ export class Security {
       // What it is called otherwise is checked above, and an address is no name for TLS.
       options = { ...options, "grpc.ssl_target_name_override": "ariane" };
     }
+    options = { ...options, interceptors: [...options.interceptors ?? [], meaning(peer, clusterOf)] };
     if (!this.source) return { credentials, options, close: () => {} };
     if (!this.tls && !LOOPBACK.test(peer.address)) {
       const text = `credentials are not sent in plain text, and ${peer.address} is another machine: tls is needed`;
@@ -126,8 +132,19 @@ export class Security {
     }
     const stub = new LoginServiceClient(peer.address, credentials, options);
     const session = new Session(stub, this.source, () => shown);
-    return { credentials, options: { ...options, interceptors: [session.interceptor] }, close: () => stub.close() };
+    return { credentials, options: { ...options, interceptors: [...options.interceptors!, session.interceptor] }, close: () => stub.close() };
   }
+}
+
+/** Says with each call which broker it is for, where its cluster is known. */
+function meaning({ kind, name }: Peer, clusterOf: (broker: string) => string | undefined): Interceptor {
+  return (options, next) => new InterceptingCall(next(options), {
+    start: (metadata, listener, go) => {
+      const cluster = kind === "broker" && name ? clusterOf(name) : undefined;
+      if (cluster) metadata.set(MEANT_KEY, `${cluster}/${name}`);
+      go(metadata, listener);
+    },
+  });
 }
 
 /** The login at one process: its token goes along with each call. */

@@ -14,6 +14,7 @@ from typing import Any, Final
 import grpc
 from grpc import aio
 
+from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane_servicekit.errors import ServiceError
 from ariane_servicekit.security.caller import Caller, Identify, anonymous
 
@@ -21,6 +22,9 @@ REQUEST_ID_KEY: Final = "x-request-id"
 """Metadata key: a caller may set it, so that the logs of all services have the same id.
 
 A failed call repeats the id in the ``google.rpc.RequestInfo`` of its status."""
+
+MEANT_KEY: Final = "x-ariane-meant-for"
+"""Metadata key: the cluster and name of the process that a call is meant for, "cluster/name"."""
 
 _REQUEST_ID_RULE: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
@@ -123,6 +127,24 @@ def current_caller() -> Caller | None:
 def enter_call(call: Call) -> None:
     """Set the call of the running task; gRPC starts a new task for each call."""
     _CALL.set(call)
+
+
+def check_meant(context: aio.ServicerContext[Any, Any], known_as: str) -> None:
+    """Refuse a call that is meant for another process, which had this address before.
+
+    Args:
+        context: Of the call.
+        known_as: The cluster and name of this process; empty where it has none.
+
+    Raises:
+        ServiceError: BROKER_NOT_PRIMARY: nothing was done, and the route tells where that one is.
+    """
+    for key, value in (context.invocation_metadata() or ()) if known_as else ():
+        if key == MEANT_KEY and value != known_as:
+            raise ServiceError(
+                ErrorReason.ERROR_REASON_BROKER_NOT_PRIMARY,
+                f"this is {known_as}, and the call is meant for {value!r:.260}",
+            )
 
 
 def request_id_of(context: aio.ServicerContext[Any, Any], draw: Callable[[], str]) -> str:

@@ -26,7 +26,7 @@ from grpc_status import rpc_status
 from ariane_servicekit.errors import feature_not_available
 from ariane_servicekit.observability.telemetry import CallMetrics
 from ariane_servicekit.rpc.admission import ALWAYS_OPEN, Admission
-from ariane_servicekit.rpc.calls import Call, current_call, enter_call
+from ariane_servicekit.rpc.calls import Call, check_meant, current_call, enter_call
 from ariane_servicekit.rpc.cancellations import Cancellations
 from ariane_servicekit.rpc.error_status import status_of
 from ariane_servicekit.rpc.refusals import Refusals
@@ -55,11 +55,14 @@ class CallInterceptor(aio.ServerInterceptor):
         *,
         identify: Identify = anonymous,
         doors: Mapping[str, Door] = MappingProxyType({}),
+        known_as: str = "",
     ) -> None:
         """``new_id``: draws ids of requests that come without. ``identify``: finds who calls.
 
-        ``doors``: let callers in, by method. A method without one is open to all.
+        ``doors``: let callers in, by method. A method without one is open to all. ``known_as``: the
+        cluster and name of the process; calls that are meant for another one are refused.
         """
+        self._known_as = known_as
         self._admission = admission
         self._refusals = refusals
         self._metrics = metrics
@@ -101,7 +104,7 @@ class CallInterceptor(aio.ServerInterceptor):
         )
         write_all = handler.response_streaming
         admission, metrics, new_id = self._admission, self._metrics, self._new_id
-        identify = self._identify
+        identify, known_as = self._identify, self._known_as
         always_open = method.startswith(ALWAYS_OPEN)
 
         async def run(request: Any, context: aio.ServicerContext[Any, Any]) -> Any:
@@ -112,6 +115,7 @@ class CallInterceptor(aio.ServerInterceptor):
             try:
                 if not always_open:
                     peer = admission.enter(call)
+                    check_meant(context, known_as)
                 door.enter(call)
                 if decode is not None:
                     if call.meter is not None:

@@ -102,6 +102,7 @@ def build_server(
         decoders,
         identify=identify,
         doors=_doors(services, gate),
+        known_as=f"{settings.member_cluster}/{settings.member_name}" * bool(settings.member_name),
     )
     server = ariane_wire.server(
         interceptors=[interceptor], options=server_options(settings), ports=machine.ports

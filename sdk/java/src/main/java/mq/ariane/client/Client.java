@@ -147,6 +147,8 @@ public final class Client implements AutoCloseable {
     private final Security security;
     private final Map<Peer, Line> lines = new ConcurrentHashMap<>();
     private final Map<Question, Answer> known = new ConcurrentHashMap<>();
+    /** The cluster of each broker, as routes name it. */
+    private final Map<String, String> clusters = new ConcurrentHashMap<>();
     /** Questions on their way. */
     private final Map<Question, CompletableFuture<Object>> asking = new ConcurrentHashMap<>();
     private final AtomicInteger nameServer;
@@ -241,11 +243,12 @@ public final class Client implements AutoCloseable {
                 // A proxy of the process is for pages of the internet, and cannot reach the cluster.
                 .proxyDetector(target -> null)
                 .build();
+        Channel meaning = ClientInterceptors.intercept(channel, peer.meaning(clusters::get));
         if (!settings.logsIn()) {
-            return new Line(channel, channel);
+            return new Line(channel, meaning);
         }
         Login login = new Login(this, channel);
-        return new Line(channel, ClientInterceptors.intercept(channel, new ClientInterceptor() {
+        return new Line(channel, ClientInterceptors.intercept(meaning, new ClientInterceptor() {
             @Override
             public <Q, A> ClientCall<Q, A> interceptCall(MethodDescriptor<Q, A> method, CallOptions options, Channel next) {
                 return next.newCall(method, options.withCallCredentials(login));
@@ -309,7 +312,11 @@ public final class Client implements AutoCloseable {
 
     Route route(String topic, Deadline deadline) {
         GetRouteRequest request = GetRouteRequest.newBuilder().setTopic(topic).build();
-        return askNameServer(new Question(topic, ""), deadline, stub -> stub.getRoute(request).getRoute());
+        return askNameServer(new Question(topic, ""), deadline, stub -> {
+            Route route = stub.getRoute(request).getRoute();
+            route.getBrokersList().forEach(each -> clusters.put(each.getBrokerName(), each.getClusterName()));
+            return route;
+        });
     }
 
     /** Which queue the messages of a group go to, by the same terms. */
