@@ -142,7 +142,7 @@ class Settling:
             if events:
                 self.log.write(events)
                 self.ready(group)
-                for queue in {event.queue for event in events}:
+                for queue in dict.fromkeys(event.queue for event in events):
                     self.freed(group, queue)
             yield from results
 
