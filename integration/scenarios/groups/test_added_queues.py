@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 
 import pytest
 
@@ -17,6 +18,8 @@ from ariane_sdk import (
     QueueReader,
     ReceiveConsumer,
 )
+from ariane_sdk.consumer.offsets import group_start
+from ariane_sdk.errors import RouteNotFound
 
 GROUP = "billing"
 TOPIC = "orders"
@@ -157,6 +160,38 @@ async def test_a_queue_that_was_added_while_the_group_was_away_is_consumed_from_
         async with life.consumer:
             found = await life.take(COUNT)
     assert sorted(found) == list(range(2 * COUNT, 3 * COUNT))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("kind", [Pushed, Pulling, Broadcast, Received])
+async def test_a_group_is_not_new_at_a_broker_while_the_one_that_knows_it_is_away(
+    local_cluster, ariane, until, tmp_path, monkeypatch, kind
+):
+    monkeypatch.setattr(group_start, "AWAY_WAIT_S", 1.0)
+    async with local_cluster(brokers=2) as cluster, ClusterClient(cluster.name_servers) as client:
+        on_first = ("--broker", "broker-a", "--queues", "2")
+        status, _ = await ariane(cluster, "topic", "create", TOPIC, *on_first)
+        assert status == 0
+        life = kind(cluster, tmp_path)
+        async with life.consumer:
+            await life.begin()
+            await send(cluster, 0)
+            assert sorted(await life.take(COUNT)) == list(range(COUNT))
+        await cluster.brokers[0].stop()
+        await ariane(cluster, "topic", "create", TOPIC, "--broker", "broker-b", "--queues", "2")
+
+        async def only_second():
+            with suppress(RouteNotFound):
+                queues = (await client.route(TOPIC)).read_queues
+                return {queue.broker_name for queue in queues} == {"broker-b"}
+
+        await until(only_second)
+        await send(cluster, COUNT)
+        life = kind(cluster, tmp_path)
+        async with life.consumer:
+            found = await life.take(COUNT)
+    assert sorted(found) == list(range(COUNT, 2 * COUNT))
 
 
 @pytest.mark.timeout(120)

@@ -7,7 +7,7 @@ import pytest
 
 from ariane_sdk import MessageQueue, errors
 from ariane_sdk.client.queue_position import QueuePosition
-from ariane_sdk.consumer.offsets.group_start import BEGIN_S, GroupStart
+from ariane_sdk.consumer.offsets.group_start import AWAY_WAIT_S, BEGIN_S, GroupStart
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 A, B = (SimpleNamespace(broker_name=name) for name in ("broker-a", "broker-b"))
@@ -23,6 +23,7 @@ class Cluster:
     def __init__(self):
         self.offsets = {}
         self.away = set()
+        self.left = frozenset()
         self.queues = (QA, QB)
         self.now_s = 0.0
         self.asked_since = []
@@ -37,7 +38,7 @@ class Cluster:
 
     def route(self, topic):
         if topic == "orders" and self.queues:
-            return SimpleNamespace(read_queues=self.queues, brokers=(A, B))
+            return SimpleNamespace(read_queues=self.queues, brokers=(A, B), away_brokers=self.left)
         return None
 
     def answer(self, broker):
@@ -111,6 +112,31 @@ async def test_nobody_begins_while_a_broker_that_may_know_the_group_is_away(clus
     with pytest.raises(errors.ServiceUnavailable):
         await member.begin(B, [QB])
     assert QB not in cluster.offsets
+
+
+async def test_a_group_whose_only_broker_has_left_is_not_taken_for_new(cluster, caplog):
+    cluster.queues, cluster.left = (QB,), frozenset({A.broker_name})
+    member = cluster.member()
+    with pytest.raises(errors.ServiceUnavailable):
+        await member.begin(B, [QB])
+    cluster.now_s += AWAY_WAIT_S
+    assert offsets(await member.begin(B, [QB])) == {}, "another member may begin now"
+    cluster.now_s += BEGIN_S
+    assert offsets(await member.begin(B, [QB])) == {QB: FIRST}
+    waits, begins = [each.getMessage() for each in caplog.records]
+    assert "not known while broker-a is away" in waits
+    assert "begins at the first message" in begins
+
+
+async def test_a_group_that_is_new_begins_as_it_is_told_once_the_broker_is_back(cluster):
+    cluster.queues, cluster.left = (QB,), frozenset({A.broker_name})
+    member = cluster.member()
+    with pytest.raises(errors.ServiceUnavailable):
+        await member.begin(B, [QB])
+    cluster.queues, cluster.left = (QA, QB), frozenset()
+    cluster.now_s += 3.0
+    assert offsets(await member.begin(B, [QB])) == {QB: 50}
+    assert cluster.asked_since == [NOW - timedelta(seconds=3)] * 2, "what came meanwhile counts"
 
 
 async def test_what_is_known_is_begun_while_a_broker_of_another_topic_is_away(cluster):

@@ -56,7 +56,7 @@ class RouteServicer(RouteServiceServicer):
             raise self._route_not_found(request.topic)
         queue_order = self._operator.value(ORDER_NAMESPACE, request.topic)
         return GetRouteResponse(
-            route=write_route(request.topic, brokers, queue_order),
+            route=write_route(request.topic, brokers, queue_order, self._table.away(request.topic)),
             warming_up=self._is_warming_up(),
         )
 

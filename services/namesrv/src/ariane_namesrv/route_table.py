@@ -15,6 +15,8 @@ clients would take one for the other.
 that arrive late change nothing.
 * A route has the primary's layout. Without a living primary it has that of the replica with the
 lowest id, for reading only.
+* A broker that left is named as away in the routes of its topics, for a day or until it is back: a
+group that finds no offset of its own must not take itself for new. A wiped one is not expected.
 * A wipe of the write permission belongs to a broker's name and outlives registrations, silence and
 restarts of that broker: only a restore ends it.
 """
@@ -23,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from itertools import groupby
+from typing import Final, NamedTuple
 
 from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane_namesrv.registration import (
@@ -36,6 +39,16 @@ from ariane_namesrv.registration import (
 from ariane_servicekit import Clock, ServiceError, get_logger
 
 _log = get_logger(__name__)
+
+AWAY_S: Final = 86_400.0
+"""How long a broker that has left is named in the routes of its topics."""
+
+
+class _Away(NamedTuple):
+    """What a broker had when it left."""
+
+    topics: Collection[str]
+    left_at_s: float
 
 
 class RouteTable:
@@ -52,6 +65,8 @@ class RouteTable:
         self._entries: dict[BrokerKey, BrokerEntry] = {}
         self._keys_by_topic: dict[str, set[BrokerKey]] = {}
         self._wiped: set[str] = set()
+        # By cluster and broker name, in the order of leaving.
+        self._away: dict[tuple[str, str], _Away] = {}
 
     # Calls of brokers
 
@@ -82,6 +97,7 @@ class RouteTable:
             )
         self._forget_others_at(registration.address, key)
         self._unindex(key)
+        self._away.pop(key[:2], None)
         for topic in registration.topics:
             self._keys_by_topic.setdefault(topic, set()).add(key)
         self._entries[key] = BrokerEntry(
@@ -134,6 +150,15 @@ class RouteTable:
             self._broker_route(topic, [self._entries[key].registration for key in group])
             for _, group in groupby(keys, key=lambda key: key[:2])
         ]
+
+    def away(self, topic: str) -> list[str]:
+        """Return the names of brokers that had a topic when they left, sorted."""
+        oldest_s = self._clock.monotonic() - AWAY_S
+        return sorted(
+            name
+            for (_, name), away in self._away.items()
+            if topic in away.topics and away.left_at_s > oldest_s
+        )
 
     def topics(self, cluster_name: str = "") -> list[str]:
         """Return the topics of a cluster, or of all, sorted."""
@@ -256,7 +281,12 @@ class RouteTable:
 
     def _remove(self, key: BrokerKey) -> None:
         self._unindex(key)
-        del self._entries[key]
+        left = self._entries.pop(key)
+        if key.broker_name in self._wiped or any(key[:2] == other[:2] for other in self._entries):
+            return
+        self._away[key[:2]] = _Away(left.registration.topics, self._clock.monotonic())
+        if len(self._away) > self._brokers_max:
+            del self._away[next(iter(self._away))]
 
     def _unindex(self, key: BrokerKey) -> None:
         entry = self._entries.get(key)

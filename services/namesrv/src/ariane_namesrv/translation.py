@@ -131,7 +131,9 @@ def read_registration(
     )
 
 
-def write_route(topic: str, brokers: list[BrokerRoute], queue_order: str) -> route_pb2.Route:
+def write_route(
+    topic: str, brokers: list[BrokerRoute], queue_order: str, away: list[str]
+) -> route_pb2.Route:
     """Encode a route."""
     return route_pb2.Route(
         topic=topic,
@@ -150,6 +152,7 @@ def write_route(topic: str, brokers: list[BrokerRoute], queue_order: str) -> rou
             for broker in brokers
         ],
         queue_order=queue_order,
+        away_broker_names=away,
     )
 
 

@@ -142,6 +142,7 @@ class Route(_message.Message):
     TOPIC_FIELD_NUMBER: _builtins.int
     BROKERS_FIELD_NUMBER: _builtins.int
     QUEUE_ORDER_FIELD_NUMBER: _builtins.int
+    AWAY_BROKER_NAMES_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     """The topic."""
     queue_order: _builtins.str
@@ -152,16 +153,23 @@ class Route(_message.Message):
     def brokers(self) -> _containers.RepeatedCompositeFieldContainer[Global___BrokerRoute]:
         """The brokers, sorted by cluster and name."""
 
+    @_builtins.property
+    def away_broker_names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Names of brokers that had the topic, and have left within the last day, undrained: offsets of a
+        group may be there and nowhere else. A name server that has restarted since knows none.
+        """
+
     def __init__(
         self,
         *,
         topic: _builtins.str = ...,
         brokers: _abc.Iterable[Global___BrokerRoute] | None = ...,
         queue_order: _builtins.str = ...,
+        away_broker_names: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["brokers", b"brokers", "queue_order", b"queue_order", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["away_broker_names", b"away_broker_names", "brokers", b"brokers", "queue_order", b"queue_order", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

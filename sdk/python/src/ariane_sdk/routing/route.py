@@ -72,6 +72,8 @@ class Route:
     queue_order: str = ""
     """For a topic whose messages stay in order: how many queues each broker has for it, also those
     that are away now; "broker:queues" joined by ";". Empty for others."""
+    away_brokers: frozenset[str] = frozenset()
+    """Names of brokers that had the topic lately, and left: groups may have offsets there."""
     read_queues: tuple[MessageQueue, ...] = field(init=False)
     """The queues to read, sorted; every allocation divides these."""
     write_queues: tuple[MessageQueue, ...] = field(init=False)
@@ -186,4 +188,5 @@ class Route:
             (*self.brokers, *missing), key=lambda broker: (broker.cluster_name, broker.broker_name)
         )
         order = self.queue_order or other.queue_order
-        return replace(self, brokers=tuple(brokers), queue_order=order)
+        away = (self.away_brokers | other.away_brokers) - {each.broker_name for each in brokers}
+        return replace(self, brokers=tuple(brokers), queue_order=order, away_brokers=away)

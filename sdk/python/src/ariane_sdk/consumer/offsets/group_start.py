@@ -6,6 +6,8 @@
     the queue                 there
     the topic, at any broker  at the first message: the queue was added while the group was away
     neither                   at the start position, in all queues of the topic at once
+    it is not known           as if it was in the topic, after a while: a broker of the topic is
+                              away that may have it
 
 All members that find a topic new to the group begin it in all queues, and a broker takes only the
 first beginning of each queue. So members that start together agree, and a queue without an offset
@@ -27,7 +29,7 @@ from ariane_sdk.client.broker_calls import BrokerCalls
 from ariane_sdk.client.queue_position import QueuePosition
 from ariane_sdk.consumer.offsets.offset_keeping import OffsetKeeping
 from ariane_sdk.consumer.offsets.start_position import StartPosition, start_offsets
-from ariane_sdk.errors import CallError
+from ariane_sdk.errors import CallError, ServiceUnavailable
 from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.routing.route import BrokerRoute, Route
 from ariane_sdk.runtime.clock import Clock
@@ -36,6 +38,10 @@ from ariane_sdk.runtime.log import logger
 BEGIN_S: Final = 1.0
 """How long another member may take to begin at all brokers of a topic. Only after that is a queue
 without an offset taken for a new one."""
+
+AWAY_WAIT_S: Final = 60.0
+"""How long a group without an offset waits for a broker of the topic that is away and may have one.
+A restart takes less. After that its messages count as wanted: again is better than never."""
 
 
 class GroupStart:
@@ -62,6 +68,8 @@ class GroupStart:
         self._first_queues: dict[str, Collection[MessageQueue]] = {}
         self._consumed_s: dict[str, float] = {}
         """When each topic was first seen to have offsets of the group."""
+        self._doubted_s: dict[str, float] = {}
+        """Since when it is not known whether it has."""
         self._opened: dict[str, Collection[MessageQueue]] = {}
         """The queues of topics that were new to the group, and in which this consumer began it."""
         self._turns: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -133,8 +141,34 @@ class GroupStart:
             return True
         route = self._cached_route(topic)
         by_broker = () if route is None else _by_broker(route)
-        known = await asyncio.gather(*(self._keeping.has_any(*each) for each in by_broker))
-        return any(known)
+        try:
+            known = await asyncio.gather(*(self._keeping.has_any(*each) for each in by_broker))
+        except CallError:
+            self._doubted_s.setdefault(topic, self._clock.monotonic_s())
+            raise
+        away = frozenset() if route is None else route.away_brokers
+        return any(known) or (bool(away) and self._is_assumed(topic, ", ".join(sorted(away))))
+
+    def _is_assumed(self, topic: str, away: str) -> bool:
+        """Assume that a group has offsets in a topic at brokers that are away, after a while.
+
+        Raises:
+            ServiceUnavailable: They may still come back.
+        """
+        now_s = self._clock.monotonic_s()
+        since_s = self._doubted_s.setdefault(topic, now_s)
+        if now_s - since_s < AWAY_WAIT_S:
+            told = f"whether the group is new to {topic} is not known while {away} is away"
+            if now_s == since_s:
+                logger.warning("%s; waiting for up to %.0f s", told, AWAY_WAIT_S)
+            raise ServiceUnavailable(told, retriable=True)
+        logger.warning(
+            "the group may have consumed %s at %s, which does not come back: where it has no offset"
+            " it begins at the first message",
+            topic,
+            away,
+        )
+        return True
 
     def _see_consumed(self, topic: str) -> float:
         return self._consumed_s.setdefault(topic, self._clock.monotonic_s())
@@ -173,9 +207,9 @@ class GroupStart:
         """
         if late and queue not in self._opened[queue.topic]:
             return "earliest"
-        if self._start == "latest" and (
-            late or queue not in self._first_queues.get(queue.topic, ())
-        ):
+        first_queues = self._first_queues.get(queue.topic, ())
+        late = late or queue not in first_queues or queue.topic in self._doubted_s
+        if self._start == "latest" and late:
             return None
         return self._start
 

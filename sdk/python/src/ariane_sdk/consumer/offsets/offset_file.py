@@ -126,8 +126,9 @@ class OffsetFile:
         broker: BrokerRoute,  # noqa: ARG002 - as the protocol has it; the file has all brokers.
         queues: Sequence[MessageQueue],
     ) -> bool:
-        """Whether the file has an offset in any of the queues."""
-        return any(queue in self._offsets for queue in queues)
+        """Whether the file has an offset in a topic of the queues, also at other brokers."""
+        topics = {queue.topic for queue in queues}
+        return any(kept.topic in topics for kept in self._offsets)
 
     async def begin(
         self, broker: BrokerRoute, offsets: Mapping[MessageQueue, QueuePosition]
