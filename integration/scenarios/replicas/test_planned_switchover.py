@@ -1,8 +1,11 @@
-"""A planned switchover is no failure: nothing in the logs looks like a bug."""
+"""A planned switchover is no failure: nothing looks like a bug, and nothing is delivered twice."""
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections import Counter
+from contextlib import AsyncExitStack
 from datetime import timedelta
 
 import pytest
@@ -42,3 +45,47 @@ async def test_switchovers_log_no_bug(local_cluster, ariane):
         assert [line for line in lines if line["event"] in BUGS] == []
         # All else is Python's own: of a coroutine that was never awaited, say.
         assert [line for line in written if not line.startswith("{")] == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+async def test_members_get_nothing_twice_over_switchovers(local_cluster, ariane, until):
+    """Also while a third broker stands in for a primary, and before both members are back."""
+    got, sent, load_ends = Counter(), [], asyncio.Event()
+
+    async def listen(messages):
+        got.update((message.queue_id, message.queue_offset) for message in messages)
+
+    async with local_cluster(*QUICK, replicas=2) as cluster, AsyncExitStack() as members:
+        first, second = cluster.brokers[0], cluster.replicas[0]
+        await in_sync(first, 0, 1, 2)
+        async with Producer(cluster.name_servers) as producer:
+            await producer.send(Message("orders", b"first"))
+            for _ in range(2):
+                member = PushConsumer(
+                    cluster.name_servers,
+                    group="pushed",
+                    start="earliest",
+                    subscriptions={"orders": "*"},
+                    listener=listen,
+                )
+                await members.enter_async_context(member)
+
+            async def send():
+                while not load_ends.is_set():
+                    sent.extend(await producer.send_batch([Message("orders", b"x")] * 50))
+
+            load = asyncio.create_task(send())
+            for heir, broker_id in ((second, "1"), (first, "0")) * 4:
+                to = ("broker-a", "--to", broker_id, "--yes")
+                status, said = await ariane(cluster, "broker", "ha", "switchover", *to)
+                assert status == 0, said
+                await in_sync(heir, 0, 1, 2)
+            load_ends.set()
+            await load
+
+        async def all_came():
+            return len(got) > len(sent)
+
+        await until(all_came)
+    assert set(got.values()) == {1}

@@ -21,6 +21,7 @@ from ariane_sdk.consumer.delivery.owned_queue import MakeOwned
 from ariane_sdk.consumer.group.agreement import check_agreement
 from ariane_sdk.consumer.group.attachments import Attachments
 from ariane_sdk.consumer.group.consumer_plan import ConsumerPlan
+from ariane_sdk.consumer.group.handovers import Handovers
 from ariane_sdk.consumer.group.membership import GroupView, membership_of
 from ariane_sdk.consumer.group.queue_lock_calls import QueueLockCalls
 from ariane_sdk.consumer.group.queue_locks import QueueLocks
@@ -81,6 +82,7 @@ class ConsumerLife:
         self._tasks: list[asyncio.Task[None]] = []
         self._rebalance_wanted = asyncio.Event()
         self._assigned = asyncio.Event()
+        self._handovers = Handovers(plan.settings.handover_s, plan.clock)
         self._group_view: GroupView
         self._attachments: Attachments
         self._operator_answers: OperatorAnswers
@@ -385,6 +387,8 @@ class ConsumerLife:
 
     def _hear(self, broker_name: str, response: AttachResponse) -> None:
         kind = response.WhichOneof("content")
+        if kind == "accepted":
+            self._handovers.accepted(broker_name)
         if kind in ("accepted", "membership_changed"):
             self._rebalance_wanted.set()
         elif kind == "offsets_reset" and response.offsets_reset.consumer_group == self.plan.group:
@@ -449,10 +453,9 @@ class ConsumerLife:
         if shares is None:
             return False
         wanted = {queue for share in shares for queue in share.queues}
-        shared = any(share.member_count > 1 for share in shares)
         if getattr(self.plan.strategy, "needs_owners", False):
             self._attachments.change(membership_of(self.plan, wanted))
-        handover_s = self.plan.settings.handover_s if shared else 0.0
+        handover_s = self._handovers.wait_s(share.member_count for share in shares)
         self.owned.change_to(wanted, handover_s=handover_s)
         self._assigned.set()
         return bool(routes)

@@ -33,15 +33,20 @@ from ariane_sdk.client.listener import LOOK_S
 from ariane_sdk.client.queue_position import QueuePosition
 from ariane_sdk.client.session import Session
 from ariane_sdk.consumer.delivery.damaged_bodies import DamagedBodies
-from ariane_sdk.consumer.delivery.owned_queue import MakeOwned, OwnedQueue, state_of
+from ariane_sdk.consumer.delivery.owned_queue import (
+    MakeOwned,
+    OwnedQueue,
+    position_to_store,
+    state_of,
+)
 from ariane_sdk.consumer.delivery.standstill import StandstillWatch
 from ariane_sdk.consumer.group.consumer_plan import ConsumerPlan
 from ariane_sdk.consumer.group.queue_locks import QueueLocks
 from ariane_sdk.consumer.group.queue_notices import QueueNotices
 from ariane_sdk.consumer.offsets.group_start import GroupStart
 from ariane_sdk.consumer.offsets.offset_keeping import OffsetKeeping
-from ariane_sdk.consumer.pulling.pull_loop import LOST_REASONS
 from ariane_sdk.consumer.pulling.pull_loops import PullLoops
+from ariane_sdk.consumer.pulling.pulled import LOST_REASONS
 from ariane_sdk.errors import ArianeError, CallError, ConsumerOffsetRefused
 from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.routing.route import BrokerRoute
@@ -248,8 +253,7 @@ class OwnedQueues:
             CallError: The report failed; or the queue is lost, and dropped.
         """
         broker = self.broker_of(queue)
-        owned = self._owned.get(queue)
-        position = QueuePosition(consumer_offset, 0 if owned is None else owned.log_epoch)
+        position = position_to_store(self._owned.get(queue), consumer_offset)
         error = await self._keeping.tell(broker, queue, position, in_work)
         if error is not None:
             if error.reason in LOST_REASONS:
@@ -295,7 +299,7 @@ class OwnedQueues:
         for queue, owned in self._owned.items():
             consumer_offset = owned.done_offset
             if durable or consumer_offset != owned.stored_offset or owned.is_doubted:
-                position = QueuePosition(consumer_offset, owned.log_epoch)
+                position = position_to_store(owned, consumer_offset)
                 by_broker[queue.broker_name][queue] = position
         refused: dict[MessageQueue, CallError] = {}
         failures: list[BaseException] = []
@@ -317,7 +321,7 @@ class OwnedQueues:
         owned = self._owned.get(queue)
         if owned is None or (owned.done_offset == owned.stored_offset and not owned.is_doubted):
             return
-        position = QueuePosition(owned.done_offset, owned.log_epoch)
+        position = position_to_store(owned, owned.done_offset)
         try:
             await self._store_together({queue: position}, durable=True)
         except CallError as error:
@@ -477,7 +481,7 @@ class OwnedQueues:
         try:
             if store and (consumer_offset != owned.stored_offset or owned.is_doubted):
                 broker = self.broker_of(queue)
-                position = QueuePosition(consumer_offset, owned.log_epoch)
+                position = position_to_store(owned, consumer_offset)
                 refused = await self._keeping.store(broker, {queue: position})
                 for error in refused.values():
                     logger.warning("the last offset of %s is not stored: %s", queue, error)

@@ -7,6 +7,7 @@ from typing import Protocol, TypeAlias
 
 from ariane.broker.v1.client_question_pb2 import ClientQueueState
 from ariane_sdk.client.hold import Hold
+from ariane_sdk.client.queue_position import QueuePosition
 from ariane_sdk.consumer.delivery.window import QueueWindow
 from ariane_sdk.message_queue import MessageQueue
 
@@ -18,6 +19,9 @@ class OwnedQueue(Protocol):
     """When the queue may be pulled again, by the monotonic clock."""
     log_epoch: int
     """Epoch of the broker's log at the last pull; 0 if unknown."""
+    replica_begin: int | None
+    """Where a replica stood in for a primary; None: nowhere. What it gave may be of a later epoch
+    than ``log_epoch``, until a primary has found that its log still has what was before."""
     stored_offset: int | None
     """The stored consumer offset; None if this consumer has stored none."""
     is_doubted: bool
@@ -93,6 +97,19 @@ class OwnedQueue(Protocol):
 MakeOwned: TypeAlias = Callable[[MessageQueue, int, Callable[[], None]], OwnedQueue]
 """Makes an owned queue. Arguments: the queue, the first queue offset to consume, and a function to
 call when it may be pulled again."""
+
+
+def position_to_store(owned: OwnedQueue | None, done_offset: int) -> QueuePosition:
+    """The consumer offset that a broker can judge by the epoch of its log.
+
+    Args:
+        owned: The queue; None if it is not owned any more.
+        done_offset: Up to where it is done, exclusive.
+    """
+    if owned is None:
+        return QueuePosition(done_offset, 0)
+    begin = owned.replica_begin
+    return QueuePosition(done_offset if begin is None else min(done_offset, begin), owned.log_epoch)
 
 
 def state_of(owned: OwnedQueue, now_s: float) -> ClientQueueState:

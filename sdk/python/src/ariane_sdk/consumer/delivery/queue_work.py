@@ -106,6 +106,8 @@ class QueueWork:
         """When the queue may be pulled again, by the monotonic clock."""
         self.log_epoch = 0
         """Epoch of the broker's log at the last pull; 0 if unknown."""
+        self.replica_begin: int | None = None
+        """As ``OwnedQueue.replica_begin``."""
         self.stored_offset: int | None = None
         """The stored consumer offset; None if this consumer has stored none."""
         self.is_doubted = False

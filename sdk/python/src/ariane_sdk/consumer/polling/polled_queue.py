@@ -46,6 +46,8 @@ class PolledQueue:
         """When the queue may be pulled again, by the monotonic clock."""
         self.log_epoch = 0
         """Epoch of the broker's log at the last pull; 0 if unknown."""
+        self.replica_begin: int | None = None
+        """As ``OwnedQueue.replica_begin``."""
         self.stored_offset: int | None = None
         """The stored consumer offset; None if this consumer has stored none."""
         self.is_doubted = False
@@ -163,7 +165,7 @@ class PolledQueue:
         """Go on at another queue offset; messages before it do not count as done."""
         self._done_offset, self._all_done = self.done_offset, False
         self.window = self._window_at(position.queue_offset)
-        self.log_epoch = position.log_epoch
+        self.log_epoch, self.replica_begin = position.log_epoch, None
         self._nothing_in_hand.set()
         self._on_room()
 

@@ -43,7 +43,13 @@ from ariane_sdk.consumer.pulling.pull_requests import (
 from ariane_sdk.consumer.pulling.pull_source import PullSource
 from ariane_sdk.consumer.pulling.pull_stream import PullStream
 from ariane_sdk.consumer.pulling.pull_wire import PullAnswer, PulledRecords
-from ariane_sdk.consumer.pulling.pulled import damage_before_filter, fill, move_into_range
+from ariane_sdk.consumer.pulling.pulled import (
+    LOST_REASONS,
+    damage_before_filter,
+    fill,
+    judge_replica,
+    move_into_range,
+)
 from ariane_sdk.consumer.pulling.replica_reads import ReplicaReads
 from ariane_sdk.errors import (
     CallError,
@@ -67,12 +73,6 @@ POSITIONS_PER_PULL_MAX: Final = 8192
 
 AHEAD_BYTES_MIN: Final = 64 << 10
 """A smaller answer is decoded before the next pull is sent: its listener should not wait."""
-
-LOST_REASONS: Final = frozenset(
-    {"QUEUE_LOCKED", "QUEUE_LOCK_FENCED", "CONSUMER_OFFSET_RESET", "QUEUE_CUT"}
-)
-"""The queue must be dropped: another member owns it, its offset was reset, or the broker has lost
-the end of the queue."""
 
 
 class _OpenPull(NamedTuple):
@@ -221,6 +221,8 @@ class PullLoop:
     def _position(self, key: QueueKey, owned: OwnedQueue) -> int:
         """The offset at which the next pull reads a queue."""
         arrived = self._arrived.get(key)
+        if owned.replica_begin is not None:
+            return owned.replica_begin
         return owned.window.next_pull_offset if arrived is None else arrived.next_offset
 
     async def _turn(self) -> None:
@@ -406,6 +408,8 @@ class PullLoop:
         self._arrived.pop(key, None)
         owned = self._owned.get(key)
         if owned is None or not self._is_wanted(head, asked):
+            if owned is not None and asked.offsets.get(key) == owned.replica_begin is not None:
+                judge_replica(owned, head, self._source.peer, self._on_lost, self._queue_failed)
             # The next pull may have counted on this answer.
             self.look_again()
             return None

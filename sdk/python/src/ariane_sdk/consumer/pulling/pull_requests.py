@@ -72,6 +72,16 @@ class PullRequests:
     def _wanted(self, owned: OwnedQueue, arrived: Arrived | None) -> PullPosition:
         """Ask for as much of one queue as its window has room for."""
         window, settings = owned.window, self.plan.settings
+        if owned.replica_begin is not None:
+            # The broker judges the epoch by what it was learnt of; messages are not wanted.
+            return PullPosition(
+                topic=owned.queue.topic,
+                queue_id=owned.queue.queue_id,
+                queue_offset=owned.replica_begin,
+                record_count_max=1,
+                lock_epoch=self.lock_epoch_of(owned.queue),
+                log_epoch=owned.log_epoch,
+            )
         arrived = arrived or Arrived(window.next_pull_offset, 0, 0, owned.log_epoch)
         count_room = settings.queue_message_count_max - window.message_count
         span_room = settings.queue_span_max - window.span

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import compress
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,10 +24,17 @@ from ariane_sdk.consumer.delivery.pulled_bodies import PulledBodies
 from ariane_sdk.consumer.polling.column_window import ColumnWindow
 from ariane_sdk.consumer.pulling.pull_wire import PulledRecords
 from ariane_sdk.consumer.pulling.received_messages import received_messages
-from ariane_sdk.errors import CallError
+from ariane_sdk.errors import CallError, QueueOffsetOutOfRange
 from ariane_sdk.message import ReceivedMessage
 from ariane_sdk.message_queue import MessageQueue
+from ariane_sdk.net.status import error_from_status
 from ariane_sdk.runtime.log import logger
+
+LOST_REASONS: Final = frozenset(
+    {"QUEUE_LOCKED", "QUEUE_LOCK_FENCED", "CONSUMER_OFFSET_RESET", "QUEUE_CUT"}
+)
+"""The queue must be dropped: another member owns it, its offset was reset, or the broker has lost
+the end of the queue."""
 
 
 def projection_of(
@@ -148,3 +156,30 @@ def move_into_range(owned: OwnedQueue, head: QueueRecords) -> None:
         next_offset,
     )
     owned.window.put((), next_offset)
+
+
+def judge_replica(
+    owned: OwnedQueue,
+    head: QueueRecords,
+    peer: str,
+    on_lost: Callable[[MessageQueue, CallError], None],
+    on_failed: Callable[[OwnedQueue, CallError], None],
+) -> None:
+    """Hear from a primary whether its log has what was before the messages of a replica.
+
+    Args:
+        owned: The queue.
+        head: The primary's answer for ``replica_begin``.
+        peer: The primary.
+        on_lost: Called if the queue must be dropped.
+        on_failed: Called if that is not known yet.
+    """
+    if head.HasField("error"):
+        error = error_from_status(head.error, peer=peer)
+        if error.reason in LOST_REASONS:
+            on_lost(owned.queue, error)
+            return
+        if not isinstance(error, QueueOffsetOutOfRange):  # Of that, the next pull hears.
+            on_failed(owned, error)
+            return
+    owned.log_epoch, owned.replica_begin = head.log_epoch, None

@@ -179,6 +179,9 @@ class ReplicaReads:
                 if chunk is None or owned.released:
                     return
                 begin = owned.window.next_pull_offset
+                if end == READABLE_END and owned.log_epoch and owned.replica_begin is None:
+                    # The primary that follows may have begun an epoch in what comes now.
+                    owned.replica_begin = begin
                 await self._take_in(_pulled(owned, chunk), begin, filters)
                 if owned.window.next_pull_offset != chunk.next_queue_offset:
                     return  # It was not wanted, or is unreadable: the primary is asked again.

@@ -1,0 +1,24 @@
+"""When a member takes over queues of members that a broker does not know yet."""
+
+from types import SimpleNamespace
+
+from ariane_sdk.consumer.group.handovers import REJOIN_S, Handovers
+
+HANDOVER_S = 1.5
+
+
+def test_whoever_is_first_at_a_new_primary_does_not_take_itself_for_the_only_one():
+    now_s = 100.0
+    handovers = Handovers(HANDOVER_S, SimpleNamespace(monotonic_s=lambda: now_s))
+    handovers.accepted("broker-a")
+    assert handovers.wait_s([1]) == 0.0, "it begins alone"
+    assert handovers.wait_s([2, 1]) == HANDOVER_S, "another one joins"
+    handovers.accepted("broker-a")
+    now_s += 1.0
+    assert handovers.wait_s([1, 1]) == REJOIN_S - 1.0, "the other one is not back yet"
+    assert handovers.wait_s([1, 1]) == 0.0, "what was free before is not waited for"
+    assert handovers.wait_s([2, 1]) == HANDOVER_S
+    now_s += REJOIN_S
+    assert handovers.wait_s([1, 1]) == HANDOVER_S, "the other one has left"
+    handovers.accepted("broker-b")
+    assert handovers.wait_s([1, 1]) == 0.0, "a broker that it has never seen had none of its group"
