@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from datetime import timedelta
 
 import pytest
 from replica_group import in_sync
 
-from ariane_sdk import Message, Producer, PushConsumer
+from ariane_sdk import ClusterClient, Message, Producer, PushConsumer
+from ariane_sdk.errors import CallError
 
 QUICK = ("--primary-lease-s", "2.5")
 BUGS = {"loop_turn_failed", "unexpected_exception", "drain_failed", "service_failed"}
@@ -56,8 +57,9 @@ async def test_members_get_nothing_twice_over_switchovers(local_cluster, ariane,
     async def listen(messages):
         got.update((message.queue_id, message.queue_offset) for message in messages)
 
-    async with local_cluster(*QUICK, replicas=2) as cluster, AsyncExitStack() as members:
+    async with local_cluster(*QUICK, replicas=2) as cluster, AsyncExitStack() as running:
         first, second = cluster.brokers[0], cluster.replicas[0]
+        client = await running.enter_async_context(ClusterClient(cluster.name_servers))
         await in_sync(first, 0, 1, 2)
         async with Producer(cluster.name_servers) as producer:
             await producer.send(Message("orders", b"first"))
@@ -69,11 +71,16 @@ async def test_members_get_nothing_twice_over_switchovers(local_cluster, ariane,
                     subscriptions={"orders": "*"},
                     listener=listen,
                 )
-                await members.enter_async_context(member)
+                await running.enter_async_context(member)
 
             async def send():
                 while not load_ends.is_set():
                     sent.extend(await producer.send_batch([Message("orders", b"x")] * 50))
+                    await asyncio.sleep(0.02)  # Replicas keep pace on a machine of two cores.
+
+            async def both_are_back():
+                with suppress(CallError):  # Name servers may not know the new primary yet.
+                    return len((await client.members_of_groups()).get("pushed", ())) == 2
 
             load = asyncio.create_task(send())
             for heir, broker_id in ((second, "1"), (first, "0")) * 4:
@@ -81,6 +88,7 @@ async def test_members_get_nothing_twice_over_switchovers(local_cluster, ariane,
                 status, said = await ariane(cluster, "broker", "ha", "switchover", *to)
                 assert status == 0, said
                 await in_sync(heir, 0, 1, 2)
+                await until(both_are_back)
             load_ends.set()
             await load
 

@@ -16,9 +16,18 @@ def test_whoever_is_first_at_a_new_primary_does_not_take_itself_for_the_only_one
     handovers.accepted("broker-a")
     now_s += 1.0
     assert handovers.wait_s([1, 1]) == REJOIN_S - 1.0, "the other one is not back yet"
-    assert handovers.wait_s([1, 1]) == 0.0, "what was free before is not waited for"
-    assert handovers.wait_s([2, 1]) == HANDOVER_S
+    handovers.accepted("broker-a")
+    assert handovers.left_s() == REJOIN_S, "the broker was away once more"
+    now_s += 1.0
+    assert handovers.wait_s([2, 1]) == REJOIN_S - 1.0
     now_s += REJOIN_S
-    assert handovers.wait_s([1, 1]) == HANDOVER_S, "the other one has left"
-    handovers.accepted("broker-b")
-    assert handovers.wait_s([1, 1]) == 0.0, "a broker that it has never seen had none of its group"
+    assert handovers.left_s() == 0.0
+    assert handovers.wait_s([2, 1]) == HANDOVER_S
+    assert handovers.wait_s([1, 1]) == 0.0, "the other one has left"
+
+
+def test_a_member_that_is_always_alone_waits_for_nobody():
+    handovers = Handovers(HANDOVER_S, SimpleNamespace(monotonic_s=lambda: 0.0))
+    for _ in range(2):
+        handovers.accepted("broker-a")
+        assert handovers.wait_s([1]) == 0.0

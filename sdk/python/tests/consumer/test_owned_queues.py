@@ -65,7 +65,7 @@ class Work:
         self.queue = queue
         self.window = QueueWindow(begin_offset)
         self.begin_offset = begin_offset
-        self.log_epoch = 0
+        self.log_epoch, self.replica_begin = 0, None
         self.stored_offset = None
         self.is_doubted = False
         self.not_before_s = 0.0

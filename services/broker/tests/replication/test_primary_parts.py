@@ -322,6 +322,38 @@ class TestWaiting:
         if not has_log:
             primary.check()
 
+    async def test_messages_are_taken_until_the_next_primary_follows(self, primary):
+        """The former primary begins to follow a moment after it has handed the role over."""
+        self.copies[0].attached = False
+        handing = await self.handing_over(primary)
+        primary.check()
+        assert not handing.done()
+        start = [EpochStart(1, 0)]
+        hello = Hello(1, start, 0, self.end, primary._store.config.segment_bytes, 1, "b", "")
+        feed, copy = primary.follow(hello)
+        at_end = Progress(self.end, self.end, self.end, 0)
+        primary.progressed(copy, feed, at_end)
+        self.copies[1].progressed(self.end, self.end, end=self.end, now_s=0.0)
+        primary.advance()
+        async with asyncio.timeout(20):
+            while primary._is_open:  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0)
+            # Its connection may break just now.
+            feed, copy = primary.follow(hello)
+            for one in self.copies:
+                one.state_version = primary.state_version
+            primary.progressed(copy, feed, at_end._replace(state_version=primary.state_version))
+            assert await handing
+
+    async def test_one_that_never_follows_costs_no_message(self, primary):
+        self.copies[0].attached = False
+        handing = await self.handing_over(primary)
+        primary.check()
+        self.now = 11.0
+        assert not await handing
+        assert self.saved == 0, "it has not been tried"
+        primary.check()
+
     async def test_offsets_that_cannot_be_saved_hold_nobody_up(self, primary):
         async def fail():
             raise OSError("disk")

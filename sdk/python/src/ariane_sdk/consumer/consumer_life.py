@@ -166,6 +166,7 @@ class ConsumerLife:
             on_fatal=self._fail,
             damaged_bodies=self._make_damaged_bodies(),
         )
+        self.owned.others_left_s = self._handovers.left_s
         self._operator_answers = self._make_operator_answers()
         self._attachments = self._make_attachments()
         if not by_hand:

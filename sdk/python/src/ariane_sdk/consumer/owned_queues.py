@@ -84,6 +84,8 @@ class OwnedQueues:
         ``on_lost`` is told that a queue was dropped which may fall to this consumer again,
         ``on_fatal`` that the group does not let this consumer in any longer.
         """
+        self.others_left_s: Callable[[], float] = float
+        """How long other members may still take to come back to a broker."""
         self._routes = session.routes
         self._failover = session.failover
         self._group = plan.group
@@ -388,7 +390,9 @@ class OwnedQueues:
         """Read the offsets to begin at in queues of one broker, and begin."""
         unknown: set[MessageQueue] = set()
         try:
-            await self._clock.sleep(handover_s)
+            while handover_s > 0:
+                await self._clock.sleep(handover_s)
+                handover_s = self.others_left_s()
             releases = [self._releases[queue] for queue in queues if queue in self._releases]
             await asyncio.gather(*releases, return_exceptions=True)
             while missing := self._missing(queues, unknown):

@@ -264,7 +264,8 @@ class Primary:
         newest = max([hello.known_epoch, *(start.epoch for start in hello.epochs)])
         if newest > self.reign.epoch:
             raise epoch_fenced(self.reign.epoch, newest)
-        if not self._is_open or self.reign.is_deposed:
+        # Also while the role is being handed over: the next primary must catch up.
+        if self._is_closed or self.reign.is_deposed:
             raise broker_not_primary(self.reign.replica_set.primary_address)
         begin = self._begin_of(hello)
         if (earlier := self._feeds.get(hello.broker_id)) is not None:
@@ -454,16 +455,26 @@ class Primary:
             RowUnreachable: The database is away: this broker accepts messages again once it is
                 back, if no other broker has become primary meanwhile.
         """
+        end_s = self._monotonic() + grace_s
+        if wanted_id is not None and not await self._is_followed_by(wanted_id, end_s):
+            return False
         self._is_open = False
         done = False
         try:
-            end_s = self._monotonic() + grace_s
             await self._share_state(save_state)
             if await self._caught_up(wanted_id, end_s):
                 done = await self.reign.resign(wanted_id)
         finally:
             self._is_open = not (done or self._is_closed)
         return done
+
+    async def _is_followed_by(self, wanted_id: int, end_s: float) -> bool:
+        """Wait a while for the next primary to follow; messages are accepted meanwhile."""
+        while not ((copy := self.copies.members.get(wanted_id)) and copy.attached):
+            if self._is_closed or self._monotonic() >= end_s:
+                return False
+            await asyncio.sleep(CATCH_UP_STEP_S)
+        return True
 
     async def _share_state(self, save_state: Callable[[], Awaitable[None]]) -> None:
         try:

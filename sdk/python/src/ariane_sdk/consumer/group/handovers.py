@@ -40,10 +40,13 @@ class Handovers:
         Args:
             member_counts: How many members share each topic, as brokers know now.
         """
-        was_shared, self._was_shared = self._was_shared, any(count > 1 for count in member_counts)
-        if not (was_shared or self._was_shared):
-            return 0.0  # A member that is alone, and was, begins at once.
-        if was_shared and self._rejoined_s is not None:
-            left_s = self._rejoined_s + REJOIN_S - self._clock.monotonic_s()
-            return max(self._handover_s, left_s)
-        return self._handover_s
+        shared = any(count > 1 for count in member_counts)
+        self._was_shared = self._was_shared or shared
+        # A member that is alone begins at once: others that have left have stored their offsets.
+        return max(self._handover_s if shared else 0.0, self.left_s())
+
+    def left_s(self) -> float:
+        """How long other members may still take to come back to a broker that was away."""
+        if self._rejoined_s is None or not self._was_shared:
+            return 0.0
+        return max(0.0, self._rejoined_s + REJOIN_S - self._clock.monotonic_s())
