@@ -1,6 +1,6 @@
 """Spark: rows a second read and written, and what a micro-batch costs, beside having no queue.
 
-    .venv/bin/python bench/spark.py [--pairs 5] [--quick] [--only kafka]
+    .venv/bin/python bench/spark.py [--pairs 5] [--quick] [--only brokers]
 
 The limit of a read is a source that yields one record batch again and again that was built before:
 Spark's socket and JVM without brokers, network and decoding. The limit of the sink is one that
@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from uuid import uuid4
 
 import pyarrow as pa
 from measure import Paired, Row, paired, pairs_of, table_of, write_results
@@ -282,6 +283,31 @@ def rows_beside_limits(spark: SparkSession, folder: Path, *, count: int, pairs: 
         return [measure() for measure in measured]
 
 
+def rows_of_brokers(spark: SparkSession, folder: Path, *, count: int, pairs: int) -> list[Row]:
+    """Exactly once to three brokers, beside one of them: what the agreement costs."""
+    with LocalCluster(folder / "three", brokers=3, extra_broker_args=SMALL_STORE) as cluster:
+        with ClusterClient(cluster.name_servers) as client:
+            client.create_topic("exact", queue_count=QUEUES)
+        rows = spark.range(0, count, numPartitions=2).select(
+            f.lit("x" * BODY_BYTES).alias("body"), f.lit("created").alias("tag")
+        )
+
+        def write(**options: str) -> None:
+            writer = rows.write.mode("append").format("ariane").options(**options)
+            writer = writer.options(endpoints=cluster.name_servers, topic="exact")
+            exact = {"deliveryGuarantee": "exactly-once", "writeId": uuid4().hex}
+            writer.options(**exact).save()
+
+        seconds = paired(write, lambda: write(sinkBrokers="broker-a"), pairs=pairs)
+        return [
+            Row(
+                "exactly once, three brokers", count / seconds.seconds, "rows/s", "one broker",
+                count / seconds.limit_seconds, seconds.ratio, seconds.ratio_min, seconds.ratio_max,
+                seconds.pairs,
+            )
+        ]  # fmt: skip
+
+
 def rows_beside_kafka(spark: SparkSession, folder: Path, *, count: int, pairs: int) -> list[Row]:
     """Ourselves beside Spark's connector to Kafka.
 
@@ -301,15 +327,18 @@ def run(*, pairs: int, quick: bool, only: str | None) -> tuple[list[Row], list[s
     count = 20_000 if quick else 300_000
     jars, skipped = None, []
     measured = []
-    try:
-        jars = connector_jars()
-    except PeerUnavailable as error:
-        skipped.append(f"Spark's Kafka connector: {error}")
+    if only in {None, "kafka"}:
+        try:
+            jars = connector_jars()
+        except PeerUnavailable as error:
+            skipped.append(f"Spark's Kafka connector: {error}")
     with tempfile.TemporaryDirectory(prefix="ariane-bench-") as name:
         folder = Path(name)
         with session(folder, jars) as spark:
             if only in {None, "limits"}:
                 measured += rows_beside_limits(spark, folder, count=count, pairs=pairs)
+            if only in {None, "brokers"}:
+                measured += rows_of_brokers(spark, folder, count=count, pairs=pairs)
             if only in {None, "kafka"} and jars is not None:
                 try:
                     measured += rows_beside_kafka(spark, folder, count=count, pairs=pairs)
@@ -323,7 +352,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--pairs", type=int, default=5, help="pairs of runs (default 5)")
     parser.add_argument("--quick", action="store_true", help="few messages, nothing kept")
-    parser.add_argument("--only", choices=("limits", "kafka"), help="a part; nothing kept")
+    parser.add_argument(
+        "--only", choices=("limits", "brokers", "kafka"), help="a part; nothing kept"
+    )
     arguments = parser.parse_args()
     measured, skipped = run(pairs=arguments.pairs, quick=arguments.quick, only=arguments.only)
     print(table_of(measured))
