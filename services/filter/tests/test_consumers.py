@@ -84,6 +84,25 @@ async def test_a_push_consumer_gets_what_matches(
     assert list(stored.values()) == [300]
 
 
+async def test_a_filter_in_the_code_of_the_consumer_is_uploaded_where_it_is_missing(
+    filter_server, ariane_name_servers, topic, group, store
+):
+    await store(topic, 10)
+    odd = Uploaded.source("def matches(message): return int(message.body) % 2 == 1")
+    for member in group, f"{group}-other":
+        async with PullConsumer(
+            ariane_name_servers, group=member, subscriptions={topic: odd}, start="earliest"
+        ) as consumer:
+            assert await numbers(consumer, 5) == [1, 3, 5, 7, 9]
+    wrong = Uploaded.source("def matches(message: return True")
+    with pytest.raises(errors.CallError) as refused:
+        async with PullConsumer(
+            ariane_name_servers, group=f"{group}-wrong", subscriptions={topic: wrong}
+        ) as consumer:
+            await numbers(consumer, 1)
+    assert refused.value.reason == "FILTER_MODULE_INVALID"
+
+
 async def test_queues_by_hand_and_other_topics_beside_it(
     filter_server, ariane_name_servers, make_ariane_topic, topic, group, store
 ):

@@ -1,3 +1,5 @@
+import hashlib
+
 import pytest
 
 from ariane.common.v1.subscription_pb2 import FILTER_KIND_UPLOADED
@@ -24,3 +26,17 @@ def test_a_name_and_a_version(text):
 def test_nothing_else(text):
     with pytest.raises(FilterIllegal, match="name@version"):
         Uploaded(text)
+
+
+def test_a_filter_by_its_source_is_named_by_what_it_says():
+    text = "def matches(message): return True"
+    one, same = Uploaded.source(text), Uploaded.source(text.encode())
+    digits = hashlib.sha256(text.encode()).hexdigest()
+    assert one == same == Uploaded(f"source-{digits[:12]}@{digits}")
+    assert Uploaded.source(text, name="late").filter_version == f"late@{digits}"
+    assert text not in repr(one)
+    for wrong in "", b"", None:
+        with pytest.raises(FilterIllegal, match="text or bytes"):
+            Uploaded.source(wrong)
+    with pytest.raises(FilterIllegal, match="is expected"):
+        Uploaded.source(text, name="two words")

@@ -25,6 +25,9 @@ class Side:
         self.clock = _Clock()
         self.fatal = []
         self.broker_away = False
+        self.has_code = False
+        self.upload_fails = None
+        self.uploads = []
         self.source = FilterServerSource(
             "broker-a",
             lambda: tuple(self.addresses),
@@ -32,8 +35,15 @@ class Side:
             wait_s=30,
             clock=self.clock,
             broker_answers=self._ask_broker,
+            upload=self._upload,
             on_fatal=self.fatal.append,
         )
+
+    async def _upload(self, address):
+        if self.upload_fails is not None:
+            raise self.upload_fails
+        self.uploads.append(address)
+        return self.has_code
 
     async def _ask_broker(self):
         if self.broker_away:
@@ -147,3 +157,22 @@ async def test_quarantine_ends_the_consumer_at_once():
     await side.source.failed(refused("FILTER_QUARANTINED"))
     assert [error.reason for error in side.fatal] == ["FILTER_QUARANTINED"]
     assert isinstance(side.fatal[0], errors.FilterRefused)
+
+
+async def test_one_that_lacks_a_filter_whose_code_is_known_gets_it_once():
+    side = Side(addresses=["a:1"])
+    side.has_code = True
+    assert side.source.address() == "a:1"
+    assert await side.source.failed(refused("FILTER_NOT_FOUND"))
+    assert (side.uploads, side.source.address()) == (["a:1"], "a:1")
+    # One that forgets what it was given is not given it again and again.
+    assert not await side.source.failed(refused("FILTER_NOT_FOUND"))
+    assert [each.reason for each in side.fatal] == ["FILTER_NOT_FOUND"]
+
+
+async def test_one_that_does_not_take_the_code_ends_the_consumer_with_its_reason():
+    side = Side(addresses=["a:1"])
+    side.upload_fails = CallError("not from there", reason="ACCESS_DENIED")
+    side.source.address()
+    assert not await side.source.failed(refused("FILTER_NOT_FOUND"))
+    assert [each.reason for each in side.fatal] == ["ACCESS_DENIED"]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import ClassVar, Final
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import ClassVar, Final, Self
 
 from ariane.common.v1.subscription_pb2 import (
     FILTER_KIND_UPLOADED,
@@ -30,7 +31,8 @@ class Uploaded:
         )
 
     ``ariane filter upload`` prints the name and the version. The version is the SHA-256 of the
-    code, so the filter of a group never changes. For more see ``docs/filters.md``.
+    code, so the filter of a group never changes. ``Uploaded.source(code)`` has the consumer upload
+    it where it is missing. For more see ``docs/filters.md``.
 
     Raises:
         FilterIllegal: It does not have this form.
@@ -39,6 +41,26 @@ class Uploaded:
     filter_version: str
     """As "name@version", with 12 to 64 hex digits of the version. All members of a group must use
     the same text."""
+    module: bytes = field(default=b"", compare=False, repr=False)
+    """The code itself, for FilterServers that do not have it; empty: they must have it."""
+
+    @classmethod
+    def source(cls, code: str | bytes, *, name: str = "") -> Self:
+        """A filter by its code, which the consumer uploads to FilterServers that lack it.
+
+        Args:
+            code: Python with a function ``matches(message) -> bool``, or a WebAssembly module.
+            name: The name of the filter. Default: ``source-`` and the first digits of its version.
+
+        Raises:
+            FilterIllegal: The code is empty, or no text or bytes; or the name is not allowed.
+        """
+        given: object = code
+        if not isinstance(given, str | bytes) or not given:
+            raise FilterIllegal(f"the source of a filter is text or bytes, not {code!r:.60}")
+        module = given.encode() if isinstance(given, str) else given
+        version = sha256(module).hexdigest()
+        return cls(f"{name or f'source-{version[:12]}'}@{version}", module)
 
     def __post_init__(self) -> None:
         text: object = self.filter_version

@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from ariane.broker.v1.sink_service_pb2_grpc import SinkServiceAsyncStub
     from ariane.broker.v1.topic_service_pb2_grpc import TopicServiceAsyncStub
     from ariane.broker.v1.transaction_service_pb2_grpc import TransactionServiceAsyncStub
+    from ariane.filter.v1.filter_service_pb2_grpc import FilterServiceAsyncStub
     from ariane.namesrv.v1.route_service_pb2_grpc import RouteServiceAsyncStub
 
 MESSAGE_BYTES_MAX: Final = 64 << 20
@@ -300,6 +301,15 @@ class Connections:
     def receiving(self, address: str) -> ReceiveServiceAsyncStub:
         """The receive service of a broker."""
         return self._stub(ReceiveServiceStub, address)
+
+    def filters(self, address: str) -> FilterServiceAsyncStub:
+        """The filter service of a FilterServer."""
+        # Imported here: few consumers upload code.
+        from ariane.filter.v1.filter_service_pb2_grpc import (  # noqa: PLC0415 - as above
+            FilterServiceStub,
+        )
+
+        return self._stub(FilterServiceStub, address)
 
     def queries(self, address: str) -> QueryServiceAsyncStub:
         """The query service of a broker."""

@@ -9,8 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import Final
 from zlib import crc32
 
+from grpc.aio import AioRpcError
+
+from ariane.filter.v1.filter_service_pb2 import UploadFilterRequest
 from ariane_sdk.checks.uploaded_filter import UploadedFilter
 from ariane_sdk.client.lost_messages import LostMessages
 from ariane_sdk.client.session import Session
@@ -22,7 +26,12 @@ from ariane_sdk.consumer.pulling.pull_loop import PullLoop
 from ariane_sdk.consumer.pulling.pull_source import BrokerSource, FilterServerSource, PullSource
 from ariane_sdk.errors import CallError
 from ariane_sdk.message_queue import MessageQueue
+from ariane_sdk.net.status import error_from_rpc
 from ariane_sdk.routing.route import BrokerRoute
+from ariane_sdk.runtime.log import logger
+
+FILTER_LOAD_S: Final = 60.0
+"""How long a FilterServer may take to load a filter that is uploaded."""
 
 
 class PullLoops:
@@ -136,8 +145,31 @@ class PullLoops:
             wait_s=self._plan.settings.filter_servers_wait_s,
             clock=self._plan.clock,
             broker_answers=partial(self._ask_broker, broker_name),
+            upload=self._upload_filters,
             on_fatal=self._on_fatal,
         )
+
+    async def _upload_filters(self, address: str) -> bool:
+        """Upload the filters whose code is known to a FilterServer.
+
+        Raises:
+            CallError: It takes one of them not.
+        """
+        known = {
+            each.uploaded.filter_version: each.uploaded.module
+            for each in self._filters.values()
+            if isinstance(each, UploadedFilter) and each.uploaded.module
+        }
+        for filter_version, module in known.items():
+            request = UploadFilterRequest(filter=filter_version.split("@")[0], module=module)
+            try:
+                await self._connections.filters(address).UploadFilter(
+                    request, timeout=FILTER_LOAD_S
+                )
+            except AioRpcError as error:
+                raise error_from_rpc(error, peer=f"FilterServer {address}") from error
+            logger.info("uploaded filter %s to %s", filter_version, address)
+        return bool(known)
 
     async def close(self) -> None:
         """Stop pulling."""

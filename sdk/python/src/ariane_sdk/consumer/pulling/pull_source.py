@@ -119,14 +119,16 @@ class FilterServerSource:
         wait_s: float,
         clock: Clock,
         broker_answers: Callable[[], Awaitable[object]],
+        upload: Callable[[str], Awaitable[bool]],
         on_fatal: Callable[[CallError], None],
     ) -> None:
         """Start with the FilterServer of the given number, which may be any.
 
         ``addresses`` returns those in the current route. After ``wait_s`` without any FilterServer
         the consumer ends. ``broker_answers`` asks the broker itself; it raises ``CallError`` if the
-        broker does not answer. ``on_fatal`` is called with the reason when the consumer cannot go
-        on.
+        broker does not answer. ``upload`` uploads the filters whose code the consumer has to the
+        FilterServer at an address, and returns whether there are any. ``on_fatal`` is called with
+        the reason when the consumer cannot go on.
         """
         self.peer = f"the FilterServer of broker {broker_name}"
         self.hold_s_max = FILTER_SERVER_HOLD_S_MAX
@@ -136,9 +138,11 @@ class FilterServerSource:
         self._wait_s = wait_s
         self._clock = clock
         self._broker_answers = broker_answers
+        self._upload = upload
         self._on_fatal = on_fatal
         self._refusals: dict[str, CallError] = {}
         self._tried: set[str] = set()
+        self._uploaded: set[str] = set()
         self._asked = ""
         self._absent_since_s: float | None = None
 
@@ -159,6 +163,7 @@ class FilterServerSource:
         self._absent_since_s = None
         self._refusals.clear()
         self._tried.clear()
+        self._uploaded.clear()
 
     def replica(self) -> str:
         """As ``PullSource``: a FilterServer has no replica."""
@@ -169,7 +174,15 @@ class FilterServerSource:
         if error.reason in FINAL_REASONS:
             self._on_fatal(error)
             return False
-        if error.reason in NEXT_SERVER_REASONS:
+        is_unknown = error.reason == "FILTER_NOT_FOUND"
+        if is_unknown and self._asked and self._asked not in self._uploaded:
+            self._uploaded.add(self._asked)
+            try:
+                if await self._upload(self._asked):
+                    return True
+            except CallError as refusal:
+                error = refusal
+        if is_unknown or error.reason in NEXT_SERVER_REASONS:
             self._refusals[self._asked] = error
         else:
             self._refusals.pop(self._asked, None)
