@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from functools import partial
 from itertools import groupby, repeat
 from operator import attrgetter
+from struct import Struct
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -40,6 +41,7 @@ from ariane_sdk.routing.route import BrokerRoute
 from ariane_sdk.runtime.clock import Clock
 
 _SIZE_BYTES: Final = 4
+_pack_range = Struct("<qq").pack
 CAUSE_LENGTH_MAX: Final = 1024
 SETTLEMENTS_MAX: Final = 8192
 """The most settlements that a broker accepts in one call."""
@@ -288,9 +290,9 @@ def _of_queue(queue: QueueAnswer, answer: Answer) -> list[ReceivedMessage]:
     """The messages of one queue, without a Python statement per message."""
     head = queue.head
     message_queue = MessageQueue(head.topic, answer.broker_name, head.queue_id)
-    attempts, which = np.unique(np.frombuffer(head.attempts, "<i4"), return_inverse=True)
-    receipts = [
-        Receipt(
+    attempts: list[int] = np.frombuffer(head.attempts, "<i4").tolist()
+    receipts = {
+        each: Receipt(
             message_queue,
             answer.address,
             head.receipt,
@@ -298,15 +300,15 @@ def _of_queue(queue: QueueAnswer, answer: Answer) -> list[ReceivedMessage]:
             head.invisible_until_ms,
             answer.held_until_s,
         )
-        for each in attempts.tolist()
-    ]
+        for each in set(attempts)
+    }
     sizes = np.frombuffer(head.record_sizes, "<i4")
     try:
         messages = received_messages(queue.records, sizes, message_queue)
     except RecordCorrupted as error:
         raise RecordDamaged(f"{message_queue}: {error}") from error
     one_for_all = len(receipts) == 1
-    own = repeat(receipts[0]) if one_for_all else map(receipts.__getitem__, which.tolist())
+    own = repeat(receipts[attempts[0]]) if one_for_all else map(receipts.__getitem__, attempts)
     for _ in map(setattr, messages, repeat("receipt"), own):
         pass
     return messages
@@ -315,6 +317,8 @@ def _of_queue(queue: QueueAnswer, answer: Answer) -> list[ReceivedMessage]:
 def _ranges_of(runs: _Runs) -> bytes:
     """First offset and count of each range: n x 2 x int64."""
     offsets = np.concatenate(runs)
+    if len(offsets) == 1:
+        return _pack_range(int(offsets[0]), 1)
     if bool((np.diff(offsets) < 1).any()):
         offsets = np.unique(offsets)
     begins = np.flatnonzero(np.diff(offsets, prepend=offsets[:1] - 2) != 1)

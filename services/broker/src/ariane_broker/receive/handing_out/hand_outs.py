@@ -191,8 +191,10 @@ class HandOuts:
         """First messages that are visible again, then new ones."""
         passed = bool((window.rows["attempts"] > 0).all())
         selection = QueueSelection(queue, window, window.end, end=window.end, passed=passed)
-        rows = self._not_exhausted(request, window, window.visible(request.now_ms))[:count]
-        self._read_rows(request, selection, rows, size)
+        rows = window.visible(request.now_ms)
+        if len(rows):
+            rows = self._not_exhausted(request, window, rows)[:count]
+            self._read_rows(request, selection, rows, size)
         found = selection.found
         count, size = count - len(found.offsets), size - found.size_bytes
         count = min(count, UNSETTLED_MAX - len(window.rows))
@@ -332,10 +334,11 @@ class HandOuts:
         if selection.queue.topic == retry_topic(request.order.group):
             # The attempts before a copy was made count too.
             attempts[:] = selection.found.column("attempts", ">i4")
-        at = np.searchsorted(window.rows["offset"], offsets)
-        known = at < len(window.rows)
-        known[known] = window.rows["offset"][at[known]] == offsets[known]
-        attempts[known] = np.maximum(attempts[known], window.rows["attempts"][at[known]])
+        if offsets[0] < window.end:
+            at = np.searchsorted(window.rows["offset"], offsets)
+            known = at < len(window.rows)
+            known[known] = window.rows["offset"][at[known]] == offsets[known]
+            attempts[known] = np.maximum(attempts[known], window.rows["attempts"][at[known]])
         return HandedOut(
             selection.queue,
             serial,

@@ -139,8 +139,8 @@ class QueueWindow:
         if ranges is not None:
             within: slice | NDArray[np.int64]
             if len(ranges) == 1:
-                ends = (ranges[0, 0], ranges[0].sum())
-                within = slice(*np.searchsorted(offsets, ends).tolist())
+                first, count = ranges[0].tolist()
+                within = slice(*offsets.searchsorted((first, first + count)).tolist())
             else:
                 within = rows_within(offsets, ranges)
             offsets, serials = offsets[within], serials[within]
@@ -183,7 +183,7 @@ class QueueWindow:
             offsets: Their offsets, ascending; those below the old ``end`` have rows already.
             end: The first queue offset that was not looked at; never less than before.
         """
-        fresh = offsets[np.searchsorted(offsets, self.end) :]
+        fresh = offsets[offsets.searchsorted(self.end) :]
         self.end = max(self.end, end)
         if len(fresh):
             self._make_room(len(fresh))
@@ -272,7 +272,7 @@ class QueueWindow:
         count = len(offsets)
         if count and offsets[-1] - offsets[0] == count - 1:
             known = rows["offset"]
-            first = int(np.searchsorted(known, offsets[0]))
+            first = int(known.searchsorted(offsets[0]))
             last = first + count - 1
             if last < len(known) and known[first] == offsets[0] and known[last] == offsets[-1]:
                 return slice(first, last + 1)

@@ -8,12 +8,14 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ariane_storage.log.records.fields import Int64s
+
+_INT64_MAX: Final = (1 << 63) - 1
 
 Ranges: TypeAlias = NDArray[np.int64]
 """First queue offset and count of each range, int64[n, 2]."""
@@ -46,11 +48,10 @@ def apart(ranges: Ranges) -> Ranges:
 
     Their ends, and the sum of their counts, are int64 that do not overflow.
     """
-    most = np.iinfo(np.int64).max
-    if len(ranges) == 1 and ranges[0, 0] <= most - ranges[0, 1]:
+    if len(ranges) == 1 and ranges[0, 0] <= _INT64_MAX - ranges[0, 1]:
         return ranges
-    firsts = np.minimum(ranges[:, 0], most - 1)
-    ends = firsts + np.minimum(ranges[:, 1], most - firsts)
+    firsts = np.minimum(ranges[:, 0], _INT64_MAX - 1)
+    ends = firsts + np.minimum(ranges[:, 1], _INT64_MAX - firsts)
     order = np.argsort(firsts, kind="stable")
     firsts, ends = firsts[order], np.maximum.accumulate(ends[order])
     begins = np.flatnonzero(np.append(True, firsts[1:] > ends[:-1]))
@@ -68,6 +69,9 @@ def rows_within(offsets: Int64s, ranges: Ranges) -> NDArray[np.int64]:
     Returns:
         Positions in ``offsets``, ascending, each once.
     """
+    if len(ranges) == 1:
+        first, count = ranges[0].tolist()
+        return np.arange(*offsets.searchsorted((first, first + count)).tolist(), dtype=np.int64)
     begins = np.searchsorted(offsets, ranges[:, 0])
     counts = np.searchsorted(offsets, ranges[:, 0] + ranges[:, 1]) - begins
     return offsets_of(np.stack((begins, counts), axis=1).astype(np.int64))

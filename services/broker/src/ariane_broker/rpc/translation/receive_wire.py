@@ -56,6 +56,9 @@ SETTLEMENTS_MAX: Final = 8192
 _Piece: TypeAlias = bytes | memoryview
 
 _INT32: Final = np.dtype("<i4")
+_LEAST_RANGE: Final = np.array((0, 1), np.int64)
+"""The least first offset and count of a range."""
+
 _QUEUES: Final = length_tag(receive_pb.ReceiveRecordsResponse.QUEUES_FIELD_NUMBER)
 _RECORDS: Final = length_tag(receive_pb.ReceivedRecords.RECORDS_FIELD_NUMBER)
 
@@ -196,7 +199,7 @@ def _ranges_of(octets: bytes, path: str) -> Ranges | None:
     if len(octets) % 16:
         raise field_invalid(f"{path}.ranges", "must be pairs of int64", len(octets))
     ranges = np.frombuffer(octets, "<i8").reshape(-1, 2).astype(np.int64)
-    if bool((ranges[:, 0] < 0).any() or (ranges[:, 1] < 1).any()):
+    if bool((ranges < _LEAST_RANGE).any()):
         raise field_invalid(f"{path}.ranges", "must begin at 0 or more and count 1 or more")
     return apart(ranges)
 
