@@ -98,6 +98,8 @@ class LevelQueues:
         """
         progress = self._progress[level]
         rows = self._rows(level, count)
+        if not len(rows):
+            return rows
         waits = rows.due_ms > self._now_ms()
         behind = int(np.argmax(waits)) if waits.any() else len(rows)
         rows = rows.take(slice(behind))
