@@ -41,7 +41,7 @@ class Admission:
         self.phase = Phase.STARTING
         self.call_count = 0
         """Calls in work now, those that are always open left out."""
-        self._call_count_max = concurrent_calls_max
+        self.change_call_count_max(concurrent_calls_max)
         self._open_while_draining = frozenset(open_while_draining)
         self._of_connection: dict[str, int] = {}
         self._of_host: dict[str, int] = {}
@@ -49,6 +49,8 @@ class Admission:
     def change_call_count_max(self, call_count_max: int) -> None:
         """Set another limit for calls from now on; calls in work are not ended."""
         self._call_count_max = call_count_max
+        self._connection_share = connection_share(call_count_max)
+        self._host_share = host_share(call_count_max)
 
     def enter(self, call: Call) -> str:
         """Count a call until ``leave``; return its peer.
@@ -64,9 +66,9 @@ class Admission:
         host = peer.rpartition(":")[0]
         of_peer = self._of_connection.get(peer, 0)
         of_host = self._of_host.get(host, 0)
-        if of_peer >= connection_share(self._call_count_max):
+        if of_peer >= self._connection_share:
             raise _too_many(of_peer, "calls of this connection are in work already")
-        if of_host >= host_share(self._call_count_max):
+        if of_host >= self._host_share:
             raise _too_many(of_host, "calls of this host are in work already")
         # None if the caller set no deadline, although the stub's type has no None.
         remaining_s: float | None = call.context.time_remaining()

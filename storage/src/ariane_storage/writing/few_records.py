@@ -56,6 +56,8 @@ class FewRecords:
 
     table: RecordTable
     """The table."""
+    records: bytes
+    """All its records."""
     sizes: list[int]
     """Bytes of each record."""
     codes: list[int]
@@ -75,16 +77,16 @@ class FewRecords:
             return None
         if not _are_rows_sound(table, records, sizes, codes, sequences):
             return None
-        return cls(table, sizes, codes)
+        return cls(table, records, sizes, codes)
 
     @property
     def size_bytes(self) -> int:
         """The bytes of all records."""
-        return self.table.size_bytes
+        return len(self.records)
 
     def place(self, view: memoryview, position: int, owned: OwnedFields, places: Places) -> None:
         """Write the records and their owned fields; see ``PackedRecords``."""
-        records = self.table.records
+        records = self.records
         view[position : position + len(records)] = records
         hosts = owned.hosts()
         commit_log_offset, queue_ids, first_queue_offsets = places
@@ -114,7 +116,7 @@ class FewRecords:
         """The start of each row in the log, and the end of the last."""
         counts = self.table.counts
         if len(counts) == 1:
-            return commit_log_offset, commit_log_offset + len(self.table.records)
+            return commit_log_offset, commit_log_offset + len(self.records)
         ends = list(accumulate(self.sizes, initial=commit_log_offset))
         return [ends[row] for row in accumulate(counts, initial=0)]
 

@@ -165,18 +165,23 @@ def _bodies_head(queue: PulledQueue, bodies: GatheredBodies) -> QueueRecords:
 
 def _queue_head(queue: PulledQueue) -> QueueRecords:
     """The fields of a queue, without its records."""
-    return QueueRecords(
-        topic=queue.queue.topic,
-        queue_id=queue.queue.queue_id,
-        error=None if queue.error is None else status_of(queue.error),
+    topic, queue_id = queue.queue
+    head = QueueRecords(
+        topic=topic,
+        queue_id=queue_id,
         next_queue_offset=queue.next_queue_offset,
         min_queue_offset=queue.min_queue_offset,
         max_queue_offset=queue.max_queue_offset,
         log_epoch=queue.log_epoch,
-        replica=None if queue.replica is None else ReplicaHint(**queue.replica._asdict()),
-        lost=lost_runs(queue.lost_offsets),
         record_sizes=queue.sizes.astype(_INT32, copy=False).tobytes(),
     )
+    if queue.error is not None:
+        head.error.CopyFrom(status_of(queue.error))
+    if queue.replica is not None:
+        head.replica.CopyFrom(ReplicaHint(**queue.replica._asdict()))
+    if len(queue.lost_offsets):
+        head.lost.extend(lost_runs(queue.lost_offsets))
+    return head
 
 
 def lost_runs(lost_offsets: Int64s) -> list[LostRun]:
