@@ -1,7 +1,7 @@
 """A run of messages in one go: byte for byte what the encoder makes of them one by one."""
 
 import numpy as np
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ariane_record import BlockEncoder, ProducerSequence
@@ -9,7 +9,7 @@ from ariane_record.checksums.checksum import crc32
 from ariane_record.checksums.crc_algebra import CrcFolder
 from ariane_record.encoding.block import record_crcs_of
 from ariane_record.encoding.message_properties import TopicProperties
-from ariane_record.encoding.run_encoder import encode_run
+from ariane_record.encoding.run_encoder import EVEN_BODY_BYTES_MAX, encode_run
 from ariane_record.single.message_id import IdRun, UniqueIds
 from ariane_record.single.producer_sequence import EMPTY_SEQUENCE, stored_sequence
 
@@ -57,8 +57,26 @@ def even_bodies(draw):
     width=st.sampled_from([32, 56]),
     first=st.sampled_from([0, 0x12FC, 0xFFFE]),
 )
+@example(
+    bodies=[b"x" * (EVEN_BODY_BYTES_MAX)] * 3,
+    repeats=1,
+    topic="orders",
+    tag="",
+    sequenced=True,
+    width=32,
+    first=0,
+)
+@example(
+    bodies=[b"x" * (EVEN_BODY_BYTES_MAX + 1)] * 3,
+    repeats=50,
+    topic="orders",
+    tag="",
+    sequenced=True,
+    width=32,
+    first=0,
+)
 def test_it_is_what_the_encoder_makes(bodies, repeats, topic, tag, sequenced, width, first):
-    bodies *= repeats
+    bodies = bodies * repeats
     unique_ids = ids(len(bodies), width, first)
     encoder = BlockEncoder(topic, size_bytes_max=1 << 20, sequenced=sequenced)
     for body, unique_id in zip(bodies, unique_ids.texts(), strict=True):

@@ -1,9 +1,9 @@
 """A block of many plain messages of one tag, which differ only in body and unique id.
 
 The result is byte for byte that of ``BlockEncoder``. The rows of a table are the records without
-their bodies: copies of one row, in which the few octets that differ are then set by column. Bodies
-of one length have room in the rows, and are copied there by column, too. Other bodies stay where
-they are, and C joins the pieces when a request is built::
+their bodies: copies of one row, in which the few octets that differ are then set by column. Small
+bodies of one length have room in the rows, and are copied there by column, too. Other bodies stay
+where they are, and C joins the pieces when a request is built::
 
     even      | header  body  tail |          uneven   | header | body | tail  header | body | ...
               | header  body  tail |                     ------   ----   ------------   ----
@@ -46,6 +46,9 @@ from ariane_record.layout import (
 from ariane_record.single.message_id import UniqueIds
 from ariane_record.single.producer_sequence import EMPTY_SEQUENCE, SEQUENCE_BYTES
 
+EVEN_BODY_BYTES_MAX: Final = 3072
+"""Larger bodies stay where they are, even if all have one length: a copy of them costs more."""
+
 _SIZE_BYTES: Final = 4
 
 
@@ -74,7 +77,7 @@ def encode_run(
     """
     count = len(bodies)
     sizes = body_lengths + np.int32(properties.overhead_bytes)
-    even = bool((body_lengths == body_lengths[0]).all())
+    even = len(bodies[0]) <= EVEN_BODY_BYTES_MAX and bool((body_lengths == body_lengths[0]).all())
     body_crcs = np.fromiter(map(crc32_of, bodies), np.uint32, count)
     width = len(bodies[0]) if even else 0
     rows = _rows(topic, properties, width, unique_ids, born_timestamp_ms)
