@@ -17,8 +17,7 @@ from ariane_sdk.errors import ClientNotRunning, IllegalArgument
 from ariane_sdk.producer.intake.intake import Intake
 from ariane_sdk.producer.queues.latency import BrokerLatencies, UnavailabilityTable
 from ariane_sdk.producer.recall_calls import RecallCalls
-from ariane_sdk.producer.requests.reply_inbox import ReplyInbox
-from ariane_sdk.producer.requests.request_reply import Requests
+from ariane_sdk.producer.requests.request_reply import ReplyInbox, Requests
 from ariane_sdk.producer.sending.producer_parts import ProducerParts
 from ariane_sdk.producer.sending.sending import Sending
 from ariane_sdk.producer.sending.unsettled import Unsettled

@@ -6,7 +6,7 @@ import pytest
 
 from ariane_sdk import Message, ProducerSettings, errors
 from ariane_sdk.client import span_export
-from ariane_sdk.producer.accumulator.sent_in import note_span, trace_parents_of
+from ariane_sdk.producer.sending.table_wire import note_span, trace_parents_of
 
 
 def trace_parent(number, flags="01"):

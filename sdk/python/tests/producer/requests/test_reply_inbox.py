@@ -10,7 +10,7 @@ from google.rpc.status_pb2 import Status
 
 from ariane.broker.v1.pull_service_pb2 import PullRecordsResponse, QueueRecords
 from ariane_sdk.client.queue_position import QueuePosition
-from ariane_sdk.producer.requests.reply_inbox import ReplyInbox
+from ariane_sdk.producer.requests.request_reply import ReplyInbox
 from ariane_sdk.runtime.clock import SystemClock
 
 

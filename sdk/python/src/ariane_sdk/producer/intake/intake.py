@@ -18,7 +18,6 @@ from ariane_sdk.message import Message, RelayedMessage, SendResult
 from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.producer.accumulator.accumulator import OpenRows
 from ariane_sdk.producer.accumulator.row import Row
-from ariane_sdk.producer.accumulator.sent_in import note_span
 from ariane_sdk.producer.accumulator.topic_info import NO_OPTIONS, SendOptions, TopicInfo
 from ariane_sdk.producer.intake.group_moves import GroupMoves
 from ariane_sdk.producer.intake.message_encoding import MessageEncoding, time_of
@@ -26,6 +25,7 @@ from ariane_sdk.producer.intake.route_wait import RouteWait
 from ariane_sdk.producer.intake.whole_rows import MessageRun, WholeRows
 from ariane_sdk.producer.sending.producer_parts import ProducerParts
 from ariane_sdk.producer.sending.sending import Sending
+from ariane_sdk.producer.sending.table_wire import note_span
 from ariane_sdk.producer.sending.unsettled import Backpressure
 from ariane_sdk.routing.route import Route
 

@@ -16,11 +16,15 @@ from ariane_record.single.message_id import UniqueIds
 from ariane_sdk.errors import CallError, DeadlinePassed, ServiceUnavailable
 from ariane_sdk.net.answers import Call, failure_of
 from ariane_sdk.producer.accumulator.row import Row
-from ariane_sdk.producer.accumulator.sent_in import trace_parents_of
 from ariane_sdk.producer.sending.producer_parts import ProducerParts
 from ariane_sdk.producer.sending.repeats import Repeats
 from ariane_sdk.producer.sending.sender import AppendCall
-from ariane_sdk.producer.sending.table_wire import SentRows, settle_rows, table_request
+from ariane_sdk.producer.sending.table_wire import (
+    SentRows,
+    settle_rows,
+    table_request,
+    trace_parents_of,
+)
 from ariane_sdk.runtime.tasks import start_task
 
 CALL_TIMEOUT_S_MIN: Final = 0.05

@@ -3,14 +3,17 @@
 Protocol Buffers encodes the columns. It would copy the records twice, into freshly mapped pages;
 here they are copied once, when all parts of the request are joined. The pieces of a row that came
 encoded come together only then.
+
+Of the spans in which the messages were sent, brokers that trace appends get the sampled ones: the
+others are recorded nowhere. Messages without properties are skipped without a look.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
-from itertools import accumulate
-from typing import Any, Final, NamedTuple
+from itertools import accumulate, islice
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +27,7 @@ from ariane.broker.v1.send_service_pb2 import (
 from ariane_record.encoding.record_table import RecordTable
 from ariane_record.encoding.row_encoder import EncodedRows
 from ariane_record.layout import ByteBuffer
+from ariane_record.names import TRACE_PARENT
 from ariane_record.single.message_id import UniqueIds
 from ariane_record.single.wire_fields import (
     int32s,
@@ -34,10 +38,13 @@ from ariane_record.single.wire_fields import (
 )
 from ariane_sdk.checks.delay import AFTER_DELAYS, AT_ONCE, AT_TIMES
 from ariane_sdk.errors import CallError
-from ariane_sdk.message import AcknowledgedLevel
+from ariane_sdk.message import AcknowledgedLevel, Message
 from ariane_sdk.net.status import error_from_status
 from ariane_sdk.producer.accumulator.row import Row
 from ariane_sdk.producer.accumulator.send_results import StoredRow
+
+if TYPE_CHECKING:
+    from ariane_sdk.producer.accumulator.row import Row
 
 _TABLE: Final = length_tag(AppendRecordsRequest.TABLE_FIELD_NUMBER)
 _TABLE_RECORDS: Final = length_tag(AppendRecordsRequest.TABLE_RECORDS_FIELD_NUMBER)
@@ -284,3 +291,30 @@ def _places(result: AppendTableResult, row_count: int, record_count: int) -> _Pl
         text = f"{len(record_offsets)} offsets of records"
         raise ValueError(f"{text} in the answer to a table of {record_count} records")
     return _Places(queue_offsets, log_offsets, record_offsets)
+
+
+SPANS_MAX: Final = 16
+"""The most spans of one call that are sent to a broker."""
+
+_LENGTH: Final = 55
+_SAMPLED_DIGITS: Final = "13579bdf"
+
+
+def note_span(row: Row, message: Message) -> None:
+    """Note the span in which a message was sent, if that span is sampled."""
+    trace_parent = message.properties.get(TRACE_PARENT)
+    if (
+        trace_parent
+        and len(trace_parent) == _LENGTH
+        and trace_parent[-1] in _SAMPLED_DIGITS
+        and len(row.sent_in) < SPANS_MAX
+        and trace_parent.isascii()
+        and trace_parent not in row.sent_in
+    ):
+        row.sent_in += (trace_parent,)
+
+
+def trace_parents_of(rows: Iterable[Row]) -> list[str]:
+    """Collect the trace contexts that a broker gets with these rows."""
+    found = dict.fromkeys(span for row in rows if row.sent_in for span in row.sent_in)
+    return list(islice(found, SPANS_MAX)) if found else []
