@@ -46,7 +46,9 @@ class Appender:
         owned = self._owned(born_host)
         stamp = owned.store_timestamp_ms
         records = self._checked(table, owned, sequences)
-        self._make_room_for_keys()
+        if parts.index.pending_keys > parts.config.index_backlog_keys:
+            # Before any write: the disk may be full.
+            parts.guard.watch(parts.index.file_some)
         queues = parts.queues.find_or_make_all(table.topics, queue_ids)
         size = records.size_bytes
         segment, position = parts.guard.watch(lambda: parts.log.reserve(size))
@@ -74,12 +76,6 @@ class Appender:
         # The clock may go back; timestamps in the log do not.
         stamp = max(parts.clock.now_ms(), parts.store_timestamp_ms)
         return OwnedFields(born_host, parts.config.store_host, stamp)
-
-    def _make_room_for_keys(self) -> None:
-        """Make room for keys in the index, before any write: the disk may be full."""
-        parts = self._parts
-        if parts.index.pending_keys > parts.config.index_backlog_keys:
-            parts.guard.watch(parts.index.file_some)
 
     def _checked(
         self, table: RecordTable, owned: OwnedFields, sequences: Sequences

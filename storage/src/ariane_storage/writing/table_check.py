@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from struct import Struct
 from typing import Final
 
 import numpy as np
@@ -31,7 +30,7 @@ from ariane_record.layout import (
 from ariane_record.names import DELAY_TOPIC, TIMER_TOPIC
 from ariane_record.single.counted_topic import counted_topic
 from ariane_storage.errors import BlockRejected
-from ariane_storage.log.records.fields import FIELD_STARTS, ByteBuffer, FieldColumn, Int64s
+from ariane_storage.log.records.fields import ByteBuffer, FieldColumn, Int64s
 from ariane_storage.writing.header_bits import HeaderBits
 from ariane_storage.writing.property_check import Sequences, check_properties, require
 from ariane_storage.writing.record_crcs import check_record_crcs, trusted_sums
@@ -53,9 +52,6 @@ PARKED_TOPICS: Final = frozenset({DELAY_TOPIC, TIMER_TOPIC})
 _LENGTH_BYTES: Final = 2
 _LENGTHS_WRONG: Final = "its lengths do not add up to its size"
 _TOPIC_DIFFERS: Final = "its topic is not that of the block"
-_BODY_CRC: Final = FIELD_STARTS["body_crc"]
-_BODY_LENGTH: Final = FIELD_STARTS["body_length"]
-_unpack_number = Struct(">I").unpack_from
 _BODY_DIFFERS: Final = "the checksum of the body differs"
 SPOT_CHECKS: Final = 4
 """About how many bodies of a table are compared with their checksums, if it has the sums of its
@@ -134,8 +130,7 @@ def check_table(
     sums = trusted_sums(table)
     if sums is not None:
         check_record_crcs(table, sums, starts, ends, stride, folder or CrcFolder())
-        _check_some_bodies(table, checked)
-    elif len(table) > 1:
+    if sums is not None or len(table) > 1:
         _check_some_bodies(table, checked)
     else:
         _check_bodies(table, checked)
@@ -154,11 +149,10 @@ def _check_some_bodies(table: RecordTable, checked: CheckedTable) -> None:
     """Compare some bodies."""
     view = memoryview(table.records)
     for position in spot_checks(table.count, table.crc32):
-        start = int(checked.starts[position])
-        (body_crc,) = _unpack_number(view, start + _BODY_CRC)
-        body = start + HEADER_BYTES
-        (length,) = _unpack_number(view, start + _BODY_LENGTH)
-        if crc32(view[body : body + length]) & CRC_MASK != body_crc:
+        header = checked.headers[position]
+        body = int(checked.starts[position]) + HEADER_BYTES
+        found = crc32(view[body : body + int(header["body_length"])])
+        if found & CRC_MASK != header["body_crc"]:
             raise BlockRejected(_BODY_DIFFERS, position)
 
 

@@ -30,11 +30,7 @@ _MODELS: Final = {
     client_pb.CONSUME_MODEL_BROADCASTING: ConsumeModel.BROADCASTING,
     client_pb.CONSUME_MODEL_RECEIVING: ConsumeModel.RECEIVING,
 }
-_MODEL_VALUES: Final = {
-    ConsumeModel.CLUSTERING: client_pb.CONSUME_MODEL_CLUSTERING,
-    ConsumeModel.BROADCASTING: client_pb.CONSUME_MODEL_BROADCASTING,
-    ConsumeModel.RECEIVING: client_pb.CONSUME_MODEL_RECEIVING,
-}
+_MODEL_VALUES: Final = {model: value for value, model in _MODELS.items() if value}
 
 
 def filter_of(expression: subscription_pb.FilterExpression) -> FilterExpression:
