@@ -65,12 +65,12 @@ LAYERS = {
     "TypeScript": "typescript/src/*.ts",
 }
 PARTS = [
-    {"client", "limit", "index", "Client", "Deadline"},
+    {"client", "limit", "index", "Client", "ClientSettings", "Deadline"},
     {"security", "Security", "Tls", "Peer", "Login"},
     {"errors", "ArianeException"},
     {"message", "Message", "Delivery", "Receipt", "Nack", "Outcome", "Times"},
     {"producer", "Producer", "gathering", "Gathering", "records"},
-    {"consumer", "Consumer"},
+    {"consumer", "Consumer", "ConsumerSettings"},
     {"listener", "listening", "Listener", "Listening", "standstill", "Standstill"},
     {"transaction", "transactions", "TransactionProducer"},
     {"compression", "Bodies"},

@@ -15,7 +15,6 @@ import io.grpc.stub.AbstractStub;
 import java.lang.management.ManagementFactory;
 import java.net.InetAddress;
 import java.net.UnknownHostException;
-import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
 import java.util.Map;
@@ -35,7 +34,6 @@ import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.Function;
 import java.util.function.Supplier;
 import java.util.regex.Pattern;
-import mq.ariane.common.v1.Compression;
 import mq.ariane.common.v1.MessageQueue;
 import mq.ariane.namesrv.v1.BrokerRoute;
 import mq.ariane.namesrv.v1.GetMessageGroupQueueRequest;
@@ -70,79 +68,8 @@ public final class Client implements AutoCloseable {
     /** A channel, and the same for calls, which logs in. */
     private record Line(ManagedChannel channel, Channel forCalls) {}
 
-    /**
-     * How calls are made.
-     *
-     * @param tls secures connections
-     * @param credentials the file of {@code ariane credential create} with the key by which the client proves who it is,
-     *     read for each login; null without
-     * @param token gives a token of an OpenID provider for each login, in place of a key; null without
-     * @param tryTimeout bounds one try of a call
-     * @param callTimeout bounds a call with all its repeats, unless the call says otherwise
-     * @param maxMessageBytes bounds what one answer may have
-     * @param compression how bodies of 4 KiB and more are compressed that become smaller by it
-     * @param producerGroup is told to operators who ask who sends; empty for none
-     */
-    public record Settings(Tls tls, Path credentials, Supplier<String> token, Duration tryTimeout, Duration callTimeout,
-            int maxMessageBytes, Compression compression, String producerGroup) {
-        /** Checks what has bounds. */
-        public Settings {
-            if (!producerGroup.matches("[!-~]*")) {
-                throw new IllegalArgumentException("producer group \"" + producerGroup + "\" is not printable, or has a space");
-            }
-            if (tryTimeout.isNegative() || callTimeout.isNegative()) {
-                throw new IllegalArgumentException("a timeout is negative");
-            }
-        }
-
-        /** TLS and credentials as the environment says; bodies are not compressed. */
-        public static Settings defaults() {
-            return new Settings(Tls.ofEnvironment(), Tls.path("ARIANE_CREDENTIALS"), null, Duration.ofSeconds(3),
-                    Duration.ofSeconds(30), 64 << 20, Compression.COMPRESSION_UNSPECIFIED, "");
-        }
-
-        /** The same with these files for TLS. */
-        public Settings secured(Tls files) {
-            return new Settings(files, credentials, token, tryTimeout, callTimeout, maxMessageBytes, compression, producerGroup);
-        }
-
-        /** The same with the file of a key, which proves who the client is. */
-        public Settings identified(Path keyFile) {
-            return new Settings(tls, keyFile, null, tryTimeout, callTimeout, maxMessageBytes, compression, producerGroup);
-        }
-
-        /** The same with tokens of an OpenID provider. */
-        public Settings identified(Supplier<String> tokens) {
-            return new Settings(tls, null, tokens, tryTimeout, callTimeout, maxMessageBytes, compression, producerGroup);
-        }
-
-        boolean logsIn() {
-            return credentials != null || token != null;
-        }
-
-        /** The same with other time limits. */
-        public Settings timed(Duration ofTry, Duration ofCall) {
-            return new Settings(tls, credentials, token, ofTry, ofCall, maxMessageBytes, compression, producerGroup);
-        }
-
-        /** The same with bodies of 4 KiB and more compressed. Every client decompresses what it receives. */
-        public Settings compressed(Compression how) {
-            return new Settings(tls, credentials, token, tryTimeout, callTimeout, maxMessageBytes, how, producerGroup);
-        }
-
-        /** The same with a producer group, which is told to operators who ask who sends. */
-        public Settings grouped(String producers) {
-            return new Settings(tls, credentials, token, tryTimeout, callTimeout, maxMessageBytes, compression, producers);
-        }
-
-        private String userAgent(String id) {
-            String group = producerGroup.isEmpty() ? "" : " producer-group/" + producerGroup;
-            return "ariane-java/" + VERSION + " client/" + id + group;
-        }
-    }
-
     private final List<String> nameServers;
-    private final Settings settings;
+    private final ClientSettings settings;
     private final String id;
     private final Security security;
     private final Map<Peer, Line> lines = new ConcurrentHashMap<>();
@@ -164,11 +91,11 @@ public final class Client implements AutoCloseable {
 
     /** A client of the cluster that these name servers, "host:port", know. */
     public Client(List<String> nameServers) {
-        this(nameServers, Settings.defaults());
+        this(nameServers, ClientSettings.defaults());
     }
 
     /** The same with other settings. It connects when it is first used. */
-    public Client(List<String> nameServers, Settings settings) {
+    public Client(List<String> nameServers, ClientSettings settings) {
         if (nameServers.isEmpty()) {
             throw new IllegalArgumentException("at least one name server is needed");
         }
@@ -180,10 +107,10 @@ public final class Client implements AutoCloseable {
         }
         this.nameServers = List.copyOf(nameServers);
         this.settings = settings;
-        if (settings.credentials() != null) {
-            Login.Key.read(settings.credentials()); // To say at once what is wrong with the file.
+        if (settings.credentials != null) {
+            Login.Key.read(settings.credentials); // To say at once what is wrong with the file.
         }
-        security = new Security(settings.tls());
+        security = new Security(settings.tls);
         nameServer = new AtomicInteger(ThreadLocalRandom.current().nextInt(nameServers.size()));
         id = hostName() + "@" + ManagementFactory.getRuntimeMXBean().getPid() + "@" + UUID.randomUUID();
     }
@@ -193,8 +120,7 @@ public final class Client implements AutoCloseable {
         return id;
     }
 
-    /** The client's settings. */
-    public Settings settings() {
+    ClientSettings settings() {
         return settings;
     }
 
@@ -230,13 +156,13 @@ public final class Client implements AutoCloseable {
     }
 
     private Line open(Peer peer) {
-        if (settings.logsIn() && settings.tls().ca() == null && !peer.isLoopback()) {
+        if (settings.logsIn() && settings.tls.ca() == null && !peer.isLoopback()) {
             throw ArianeException.of(Status.Code.FAILED_PRECONDITION, "", "credentials are not sent in plain text, and "
                     + peer.address() + " is another machine: TLS is needed");
         }
         ManagedChannel channel = Grpc.newChannelBuilder(peer.address(), security.credentials(peer))
                 .userAgent(settings.userAgent(id))
-                .maxInboundMessageSize(settings.maxMessageBytes())
+                .maxInboundMessageSize(settings.maxMessageBytes)
                 .keepAliveTime(1, TimeUnit.MINUTES)
                 // Repeats are ours: only here it is known which are safe.
                 .disableRetry()
@@ -297,12 +223,12 @@ public final class Client implements AutoCloseable {
 
     /** A stub for one try of a call. */
     <S extends AbstractStub<S>> S oneTry(Function<Channel, S> kind, Peer peer, Deadline deadline) {
-        long nanos = Math.min(settings.tryTimeout().toNanos(), deadline.left().toNanos());
+        long nanos = Math.min(settings.tryTimeout.toNanos(), deadline.left().toNanos());
         return stub(kind, peer).withDeadlineAfter(nanos, TimeUnit.NANOSECONDS);
     }
 
     Deadline deadline() {
-        return Deadline.in(settings.callTimeout());
+        return Deadline.in(settings.callTimeout);
     }
 
     /** Where a topic's queues are: at most 30 s old, and asked for anew on routing errors. */
@@ -414,7 +340,7 @@ public final class Client implements AutoCloseable {
         } else if (before == null) {
             try {
                 aside(() -> ask.apply(oneTry(RouteServiceGrpc::newBlockingStub, Peer.nameServer(address),
-                        Deadline.in(settings.tryTimeout()))))
+                        Deadline.in(settings.tryTimeout))))
                         .whenComplete((said, failure) -> answer(asked, own, said, failure));
             } catch (ArianeException closed) {
                 answer(asked, own, null, closed);

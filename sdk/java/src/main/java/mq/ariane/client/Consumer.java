@@ -28,8 +28,6 @@ import mq.ariane.broker.v1.ReceiveServiceGrpc;
 import mq.ariane.broker.v1.ReceiveServiceGrpc.ReceiveServiceBlockingStub;
 import mq.ariane.broker.v1.ReceivedMessage;
 import mq.ariane.broker.v1.SettledMessage;
-import mq.ariane.common.v1.FilterExpression;
-import mq.ariane.common.v1.FilterKind;
 import mq.ariane.common.v1.Subscription;
 import mq.ariane.namesrv.v1.BrokerRoute;
 
@@ -38,87 +36,12 @@ public final class Consumer implements AutoCloseable {
     // How long a broker holds a call; one that went silent is noticed only after it.
     private static final Duration HOLD_MAX = Duration.ofSeconds(5);
 
-    /**
-     * What to receive of a topic.
-     *
-     * @param topic what to receive from; messages that are tried again come along
-     * @param filter which messages; null: all
-     */
-    public record Wanted(String topic, FilterExpression filter) {}
-
-    /**
-     * Who receives, and what.
-     *
-     * @param group shares the messages among its consumers
-     * @param wanted what of which topics
-     * @param prioritized whether messages of a higher priority are handed out first; those of one receive are in the
-     *     order of their queue
-     * @param maxMessages at most so many come at a time
-     * @param invisible how long others do not see what was received
-     */
-    public record Settings(String group, List<Wanted> wanted, boolean prioritized, int maxMessages, Duration invisible) {
-        /** Checks that no topic is wanted twice. */
-        public Settings {
-            wanted = List.copyOf(wanted);
-            if (wanted.stream().map(Wanted::topic).distinct().count() < wanted.size()) {
-                throw new IllegalArgumentException("a consumer wants a topic once");
-            }
-        }
-
-        /** All messages of a topic, 32 at a time, invisible for a minute. */
-        public static Settings of(String group, String topic) {
-            return new Settings(group, List.of(new Wanted(topic, null)), false, 32, Duration.ofMinutes(1));
-        }
-
-        /** The same with another topic, which what follows filters. */
-        public Settings and(String topic) {
-            List<Wanted> more = new ArrayList<>(wanted);
-            more.add(new Wanted(topic, null));
-            return new Settings(group, more, prioritized, maxMessages, invisible);
-        }
-
-        /** The same for messages of tags, joined by "||", of the last topic. */
-        public Settings withTags(String tags) {
-            return filtered(FilterKind.FILTER_KIND_TAG, tags);
-        }
-
-        /** The same for messages of a condition over properties, of the last topic. */
-        public Settings withSql(String condition) {
-            return filtered(FilterKind.FILTER_KIND_SQL92, condition);
-        }
-
-        /** The same with another number of messages, and another time for them. */
-        public Settings sized(int messages, Duration unseen) {
-            return new Settings(group, wanted, prioritized, messages, unseen);
-        }
-
-        /** The same with messages of a higher priority handed out first. */
-        public Settings byPriority() {
-            return new Settings(group, wanted, true, maxMessages, invisible);
-        }
-
-        private Settings filtered(FilterKind kind, String text) {
-            List<Wanted> filtered = new ArrayList<>(wanted);
-            Wanted last = filtered.remove(filtered.size() - 1);
-            if (last.filter() != null) {
-                throw new IllegalArgumentException("a consumer filters a topic once, by tags or by SQL");
-            }
-            var expression = FilterExpression.newBuilder().setKind(kind).setText(text).build();
-            filtered.add(new Wanted(last.topic(), expression));
-            return new Settings(group, filtered, prioritized, maxMessages, invisible);
-        }
-
-        List<String> topics() {
-            return wanted.stream().map(Wanted::topic).toList();
-        }
-    }
-
     record Answer(String address, List<Delivery> deliveries, long atNanos, ArianeException error) {}
 
     private static final System.Logger LOG = System.getLogger(Consumer.class.getName());
 
     private final Client client;
-    private final Settings settings;
+    private final ConsumerSettings settings;
     private final ReceiveOrder order;
     /** Answers that nobody has taken yet. */
     final BlockingQueue<Answer> arrived = new LinkedBlockingQueue<>();
@@ -127,13 +50,13 @@ public final class Consumer implements AutoCloseable {
     private final Context.CancellableContext life = Context.ROOT.withCancellation();
 
     /** A consumer of a client. */
-    public Consumer(Client client, Settings settings) {
+    public Consumer(Client client, ConsumerSettings settings) {
         this.client = client;
         this.settings = settings;
-        order = ReceiveOrder.newBuilder().setConsumerGroup(settings.group()).setClientId(client.id())
-                .setMessageCountMax(settings.maxMessages())
-                .setByPriority(settings.prioritized())
-                .setInvisibleDuration(Times.of(settings.invisible())).build();
+        order = ReceiveOrder.newBuilder().setConsumerGroup(settings.group).setClientId(client.id())
+                .setMessageCountMax(settings.maxMessages)
+                .setByPriority(settings.byPriority)
+                .setInvisibleDuration(Times.of(settings.invisible)).build();
     }
 
     /**
@@ -143,7 +66,7 @@ public final class Consumer implements AutoCloseable {
     @Override
     public void close() {
         life.cancel(null);
-        Deadline deadline = Deadline.in(client.settings().tryTimeout());
+        Deadline deadline = Deadline.in(client.settings().tryTimeout);
         try {
             while (!pending.isEmpty()) {
                 Answer answer = arrived.poll(deadline.left().toNanos(), TimeUnit.NANOSECONDS);
@@ -166,11 +89,11 @@ public final class Consumer implements AutoCloseable {
      * @throws ArianeException a broker or name server refuses
      */
     public void listen(int concurrency, Listener listener) throws InterruptedException {
-        new Listening(client, this, settings.group(), settings.invisible(), concurrency, listener).run();
+        new Listening(client, this, settings.group, settings.invisible, concurrency, listener).run();
     }
 
     void giveBack(Delivery delivery) {
-        giveBack(delivery, Deadline.in(client.settings().tryTimeout()));
+        giveBack(delivery, Deadline.in(client.settings().tryTimeout));
     }
 
     /** Shows a message to others. What a broker does not hear of comes again by itself. */
@@ -192,7 +115,7 @@ public final class Consumer implements AutoCloseable {
      */
     public List<Delivery> receive(Duration wait) throws InterruptedException {
         Deadline deadline = Deadline.in(wait);
-        Duration tryTimeout = client.settings().tryTimeout();
+        Duration tryTimeout = client.settings().tryTimeout;
         Deadline asking = Deadline.in(wait.compareTo(tryTimeout) < 0 ? tryTimeout : wait);
         boolean failed = false;
         for (int repeats = 0;; repeats++) {
@@ -213,7 +136,7 @@ public final class Consumer implements AutoCloseable {
             failed = answer.error() != null;
             if (answer.error() == null) {
                 // Nobody may have called until others see them again.
-                boolean held = System.nanoTime() - answer.atNanos() < settings.invisible().toNanos();
+                boolean held = System.nanoTime() - answer.atNanos() < settings.invisible.toNanos();
                 if (held && !answer.deliveries().isEmpty()) {
                     return answer.deliveries();
                 }
@@ -252,7 +175,7 @@ public final class Consumer implements AutoCloseable {
      */
     public void ack(List<Delivery> deliveries) {
         settle(deliveries, (stub, handles) -> stub.ackMessages(AckMessagesRequest.newBuilder()
-                .setConsumerGroup(settings.group()).addAllReceiptHandles(handles).build()).getResultsList());
+                .setConsumerGroup(settings.group).addAllReceiptHandles(handles).build()).getResultsList());
     }
 
     /** The same on a thread of the client. */
@@ -270,7 +193,7 @@ public final class Consumer implements AutoCloseable {
             nack.setDelay(Times.of(how.delay()));
         }
         settle(deliveries, (stub, handles) -> stub.nackMessages(NackMessagesRequest.newBuilder()
-                .setConsumerGroup(settings.group()).addAllReceiptHandles(handles).setNack(nack).build())
+                .setConsumerGroup(settings.group).addAllReceiptHandles(handles).setNack(nack).build())
                 .getResultsList());
     }
 
@@ -280,7 +203,7 @@ public final class Consumer implements AutoCloseable {
     }
 
     private Delivery changeInvisible(Delivery delivery, Duration duration, Deadline deadline) {
-        var request = ChangeInvisibleDurationRequest.newBuilder().setConsumerGroup(settings.group())
+        var request = ChangeInvisibleDurationRequest.newBuilder().setConsumerGroup(settings.group)
                 .setReceiptHandle(delivery.handle()).setInvisibleDuration(Times.of(duration)).build();
         var answer = onPrimary(delivery.brokerName(), deadline, stub -> stub.changeInvisibleDuration(request));
         return new Delivery(delivery.message(), delivery.brokerName(), delivery.queueId(), delivery.offset(),
@@ -292,7 +215,7 @@ public final class Consumer implements AutoCloseable {
         Duration hold = wait.compareTo(HOLD_MAX) < 0 ? wait : HOLD_MAX;
         // Of a topic that it does not have, a broker would refuse all.
         Map<Peer, ReceiveOrder.Builder> orders = new LinkedHashMap<>();
-        for (Wanted each : settings.wanted()) {
+        for (ConsumerSettings.Wanted each : settings.wanted) {
             Subscription.Builder subscription = Subscription.newBuilder().setTopic(each.topic());
             if (each.filter() != null) {
                 subscription.setFilter(each.filter());
@@ -321,7 +244,7 @@ public final class Consumer implements AutoCloseable {
         Context before = life.attach();
         try {
             ReceiveMessagesRequest request = ReceiveMessagesRequest.newBuilder().setOrder(of).build();
-            long nanos = hold.plus(client.settings().tryTimeout()).toNanos();
+            long nanos = hold.plus(client.settings().tryTimeout).toNanos();
             Iterator<ReceiveMessagesResponse> answers = client.stub(ReceiveServiceGrpc::newBlockingStub, peer)
                     .withDeadlineAfter(nanos, TimeUnit.NANOSECONDS).receiveMessages(request);
             while (answers.hasNext()) {

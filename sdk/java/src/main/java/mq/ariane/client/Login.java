@@ -100,7 +100,7 @@ final class Login extends CallCredentials {
     }
 
     private final Client client;
-    private final Client.Settings settings;
+    private final ClientSettings settings;
     private final Channel channel;
     private Connection connection;
 
@@ -169,8 +169,8 @@ final class Login extends CallCredentials {
         var stub = LoginServiceGrpc.newBlockingStub(channel);
         Looking looking = new Looking();
         FinishLoginRequest.Builder request = FinishLoginRequest.newBuilder();
-        if (settings.token() != null) {
-            request.setBearerToken(settings.token().get());
+        if (settings.token != null) {
+            request.setBearerToken(settings.token.get());
         } else {
             ByteString nonce = stub.withDeadlineAfter(CALL_S, TimeUnit.SECONDS)
                     .beginLogin(BeginLoginRequest.getDefaultInstance()).getServerNonce();
@@ -195,7 +195,7 @@ final class Login extends CallCredentials {
 
     /** Signs both nonces, the server's certificate and its name. */
     private KeyProof proof(Connection at, byte[] serverNonce) {
-        Key key = Key.read(settings.credentials());
+        Key key = Key.read(settings.credentials);
         byte[] nonce = new byte[32];
         new SecureRandom().nextBytes(nonce);
         byte[] fingerprint = new byte[32];

@@ -67,13 +67,13 @@ public final class Producer {
      * are sent while another is on its way to the same broker go on together.
      */
     public Receipt send(Message message) {
-        return send(message, client.settings().callTimeout());
+        return send(message, client.settings().callTimeout);
     }
 
     /** The same within a time limit. */
     public Receipt send(Message message, Duration timeout) {
         Deadline deadline = Deadline.in(timeout);
-        var wire = message.wire(false, client.settings().compression());
+        var wire = message.wire(false, client.settings().compression);
         return repeated(message.topic(), deadline, () -> {
             Place place = choose(message.topic(), message.group(), deadline);
             return gathering(place.queue(), message.group()).add(place, wire, deadline);
@@ -86,7 +86,7 @@ public final class Producer {
      */
     public CompletableFuture<Receipt> sendAsync(Message message) {
         Deadline deadline = client.deadline();
-        return tryAsync(message, message.wire(false, client.settings().compression()), deadline, 0);
+        return tryAsync(message, message.wire(false, client.settings().compression), deadline, 0);
     }
 
     private CompletableFuture<Receipt> tryAsync(Message message, mq.ariane.common.v1.Message wire, Deadline deadline,
@@ -115,7 +115,7 @@ public final class Producer {
 
     /** Sends messages of one topic, and of one group or none, to one queue: in order, and all of them or none. */
     public List<Receipt> sendBatch(List<Message> messages) {
-        return sendBatch(messages, client.settings().callTimeout());
+        return sendBatch(messages, client.settings().callTimeout);
     }
 
     /** The same within a time limit. */
@@ -131,7 +131,7 @@ public final class Producer {
                 throw new IllegalArgumentException("messages of a batch share their topic and their group");
             }
         }
-        Compression packing = client.settings().compression();
+        Compression packing = client.settings().compression;
         List<mq.ariane.common.v1.Message> wire = messages.stream().map(each -> each.wire(false, packing)).toList();
         return repeated(topic, deadline, () -> inTurn(choose(topic, group, deadline), wire, deadline));
     }

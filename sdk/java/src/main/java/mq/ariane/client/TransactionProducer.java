@@ -87,7 +87,7 @@ public final class TransactionProducer implements AutoCloseable {
             tasks.execute(this::look);
         }
         var half = SendMessagesRequest.newBuilder().setTopic(message.topic()).setQueueId(place.queue().queueId())
-                .setHalfGroup(group).addMessages(message.wire(true, client.settings().compression())).build();
+                .setHalfGroup(group).addMessages(message.wire(true, client.settings().compression)).build();
         // To repeat is harmless, also when nobody knows what became of it: its id makes it one message.
         client.onPrimary(place.queue().brokerName(), List.of(message.topic()), deadline,
                 peer -> client.oneTry(SendServiceGrpc::newBlockingStub, peer, deadline).sendMessages(half));

@@ -53,11 +53,12 @@ class ClientTest {
 
     private Client client(Duration callTimeout, FakeProcess... nameServers) {
         List<String> addresses = Stream.of(nameServers).map(each -> each.address).toList();
-        return opened(new Client(addresses, Client.Settings.defaults().timed(Duration.ofSeconds(3), callTimeout)));
+        return opened(new Client(addresses, ClientSettings.builder().callTimeout(callTimeout).build()));
     }
 
     private Consumer consumer(Client client, Duration invisible) {
-        return opened(new Consumer(client, Consumer.Settings.of("waiters", FakeProcess.TOPIC).sized(32, invisible)));
+        return opened(new Consumer(client,
+                ConsumerSettings.builder("waiters").topic(FakeProcess.TOPIC).invisible(invisible).build()));
     }
 
     private <A extends AutoCloseable> A opened(A made) {
@@ -352,8 +353,6 @@ class ClientTest {
     void whatTheWireWouldChangeInSilenceIsRefused() throws Exception {
         Client client = client(PATIENCE, start("", start("broker-a")));
         Producer producer = new Producer(client);
-        Consumer.Settings tagged = Consumer.Settings.of("waiters", FakeProcess.TOPIC).withTags("a");
-        assertThrows(IllegalArgumentException.class, () -> tagged.withSql("x = 1"));
         assertThrows(IllegalArgumentException.class, () -> producer.send(message("x").withKeys(List.of("\ud800"))));
         TransactionProducer transactions = opened(
                 new TransactionProducer(client, "tellers", List.of(), asked -> Outcome.UNKNOWN));

@@ -27,7 +27,9 @@ import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.Supplier;
 import mq.ariane.client.ArianeException;
 import mq.ariane.client.Client;
+import mq.ariane.client.ClientSettings;
 import mq.ariane.client.Consumer;
+import mq.ariane.client.ConsumerSettings;
 import mq.ariane.client.Delivery;
 import mq.ariane.client.Message;
 import mq.ariane.client.Nack;
@@ -201,13 +203,15 @@ public final class Worker {
     private Client client(String compression) {
         return clients.computeIfAbsent(compression, how -> {
             // No play fails because a machine is slow.
-            Client.Settings settings = Client.Settings.defaults().timed(time("TRY_MS", "30000"), time("CALL_MS", "90000"))
-                    .grouped("conformance");
+            ClientSettings.Builder settings = ClientSettings.builder().tryTimeout(time("TRY_MS", "30000"))
+                    .callTimeout(time("CALL_MS", "90000")).producerGroup("conformance");
             if (!token.isEmpty()) {
-                settings = settings.identified(() -> token);
+                settings.token(() -> token);
             }
-            return new Client(nameServers, how.isEmpty() ? settings
-                    : settings.compressed(Compression.valueOf("COMPRESSION_" + how.toUpperCase())));
+            if (!how.isEmpty()) {
+                settings.compression(Compression.valueOf("COMPRESSION_" + how.toUpperCase()));
+            }
+            return new Client(nameServers, settings.build());
         });
     }
 
@@ -293,17 +297,18 @@ public final class Worker {
 
     private Consumer consumer(Command asked) {
         return consumers.computeIfAbsent(asked.group, group -> {
-            Consumer.Settings settings = Consumer.Settings.of(group, asked.topic)
-                    .sized(asked.max, Duration.ofMillis(asked.invisible_ms));
+            ConsumerSettings.Builder settings = ConsumerSettings.builder(group).topic(asked.topic)
+                    .maxMessages(asked.max).invisible(Duration.ofMillis(asked.invisible_ms));
             if (!asked.sql.isEmpty()) {
-                settings = settings.withSql(asked.sql);
+                settings.sql(asked.sql);
             } else if (!asked.tags.isEmpty()) {
-                settings = settings.withTags(asked.tags);
+                settings.tags(asked.tags);
             }
-            for (var each : asked.more.entrySet()) {
-                settings = settings.and(each.getKey()).withTags(each.getValue());
+            asked.more.forEach((topic, tags) -> settings.topic(topic).tags(tags));
+            if (asked.by_priority) {
+                settings.byPriority();
             }
-            return new Consumer(client(""), asked.by_priority ? settings.byPriority() : settings);
+            return new Consumer(client(""), settings.build());
         });
     }
 
