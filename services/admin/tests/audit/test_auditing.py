@@ -55,6 +55,7 @@ class Scripted:
 
     UpdateTopic = CreateTopic
     UpdateTopicQueueOrder = CreateTopic
+    PurgeTopic = CreateTopic
 
 
 @pytest.fixture

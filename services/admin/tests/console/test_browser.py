@@ -95,6 +95,39 @@ async def test_a_topic_is_made_and_deleted_by_keyboard_and_mouse(new_page):
     assert await page.evaluate("document.activeElement.name") == "prefix"
 
 
+async def test_a_topic_is_purged_after_a_preview_and_shown_again(new_page):
+    page = await new_page()
+    await page.goto("/topics")
+    await page.click("text=Create a topic")
+    await page.fill("input[name=topic]", "by-mouse")
+    await page.keyboard.press("Enter")
+    await page.click("text=Yes, do it")
+    for _ in range(2):
+        await page.goto("/topics/by-mouse")
+        await page.click("text=Send a message to this topic")
+        await page.fill("textarea[name=body]", "old")
+        await page.click("button:has-text('Send')")
+        await page.click("text=Yes, do it")
+        await page.wait_for_selector("text=Sent: it lies at")
+    await page.goto("/topics/by-mouse")
+    assert await page.locator("text=Undo a purge").count() == 0
+    await page.click("text=Purge this topic")
+    await page.fill("input[name=before]", "2020-01-01T00:00")
+    await page.click("text=Hide messages")
+    await page.wait_for_selector("text=0 messages would be hidden.")
+    await page.goto("/topics/by-mouse")
+    await page.click("text=Purge this topic")
+    await page.click("text=Hide messages")
+    await page.wait_for_selector("text=2 messages would be hidden.")
+    await page.click("text=Yes, do it")
+    await page.wait_for_selector("text=2 messages of topic by-mouse are hidden within 10 s.")
+    await page.click("text=Undo a purge")
+    await page.click("text=Show messages again")
+    await page.click("text=Yes, do it")
+    await page.wait_for_selector("text=Topic by-mouse shows all that its brokers still have")
+    assert await page.locator("text=Undo a purge").count() == 0
+
+
 async def test_people_sign_in_by_link_or_certificate_and_out(closed, chromium):
     url = f"https://{closed.app.console_address}"
     certificate, key = closed.certificates.user("root")

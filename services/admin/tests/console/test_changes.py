@@ -7,6 +7,7 @@ from grpc import StatusCode
 
 from ariane.admin.v1 import dead_letter_service_pb2 as letter_pb
 from ariane.admin.v1 import filter_service_pb2 as filter_pb
+from ariane.admin.v1 import topic_service_pb2 as topic_pb
 from ariane_admin.asking.filter_servers import LOAD_SECONDS_MAX
 from ariane_admin.console.api import Api, Asker
 from ariane_admin.console.app import STATUSES
@@ -73,6 +74,31 @@ async def test_a_redrive_of_many_calls_goes_on_and_shows_how_far_it_is():
     last = await change.perform(Asker(api, ""), first.rest)
     assert last == "1,230 sent back, 5 had been before. 1 could not be: broker-a/0/7: torn."
     assert asked == [None, place]
+
+
+async def test_a_purge_shows_first_what_it_would_hide_and_says_what_it_could_not():
+    asked = []
+
+    async def purge(request, **_):
+        asked.append((request.validate_only, request.undo, request.before.seconds))
+        answer = topic_pb.PurgeTopicResponse()
+        answer.hidden.add(broker_name="broker-a", message_count=1204)
+        answer.outcomes.add(broker_name="broker-b").error.message = "it is frozen"
+        return answer
+
+    api = Api.__new__(Api)
+    api._proof = ""
+    api.topics = SimpleNamespace(PurgeTopic=purge)
+    given = {"topic": "orders", "before": "1970-01-01T01:00"}
+    change = CHANGES["/topics/purge"]
+    notice, table = await change.preview(Asker(api, ""), given)
+    assert notice.text == "1,204 messages would be hidden. Not on broker-b: it is frozen."
+    assert [[cell.text for cell in row] for row in table.rows] == [["broker-a", "", "1,204"]]
+    told = await change.perform(Asker(api, ""), given)
+    assert told.startswith("1,204 messages of topic orders are hidden")
+    assert told.endswith("Not on broker-b: it is frozen.")
+    assert "Not on broker-b" in await CHANGES["/topics/unpurge"].perform(Asker(api, ""), given)
+    assert asked == [(True, False, 3600), (False, False, 3600), (False, True, 0)]
 
 
 async def test_an_export_of_dead_letters_with_a_hole_is_none():

@@ -52,6 +52,26 @@ async def test_the_life_of_a_topic_leaves_its_entries(topics, entries):
     assert json.loads(gone.before_json)["topic"] == "adm-life"
 
 
+async def test_a_purge_leaves_an_entry_and_a_look_at_one_does_not(topics, entries):
+    created = topic_pb.CreateTopicRequest(topic=Topic(topic="adm-purged", read_queue_count=1))
+    await topics.CreateTopic(created)
+    purge = topic_pb.PurgeTopicRequest(topic="adm-purged", validate_only=True)
+    would = await topics.PurgeTopic(purge)
+    assert [each.broker_name for each in would.hidden] == ["broker-a", "broker-b"]
+    purge.validate_only = False
+    done = await topics.PurgeTopic(purge)
+    assert all(each.HasField("before") for each in done.hidden)
+    undo = topic_pb.PurgeTopicRequest(topic="adm-purged", undo=True)
+    undone = await topics.PurgeTopic(undo)
+    assert not any(each.HasField("before") for each in undone.hidden)
+    undo.before.GetCurrentTime()
+    with pytest.raises(AioRpcError) as refused:
+        await topics.PurgeTopic(undo)
+    assert refused.value.code() is StatusCode.INVALID_ARGUMENT
+    methods = [each.method.partition("/")[2] for each in await entries(resource_name="adm-purged")]
+    assert methods == ["CreateTopic", "PurgeTopic", "PurgeTopic", "PurgeTopic"]
+
+
 async def test_a_change_that_is_refused_leaves_its_entry(topics, entries):
     with pytest.raises(AioRpcError) as refused:
         await topics.DeleteTopic(topic_pb.DeleteTopicRequest(topic="never-there"))

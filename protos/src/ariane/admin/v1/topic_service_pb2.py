@@ -29,9 +29,10 @@ from ariane.broker.v1 import topic_service_pb2 as ariane_dot_broker_dot_v1_dot_t
 from ariane.common.v1 import access_pb2 as ariane_dot_common_dot_v1_dot_access__pb2
 from ariane.common.v1 import message_pb2 as ariane_dot_common_dot_v1_dot_message__pb2
 from ariane.namesrv.v1 import route_pb2 as ariane_dot_namesrv_dot_v1_dot_route__pb2
+from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#ariane/admin/v1/topic_service.proto\x12\x0f\x61riane.admin.v1\x1a%ariane/admin/v1/cluster_service.proto\x1a#ariane/admin/v1/silent_broker.proto\x1a#ariane/broker/v1/pull_service.proto\x1a$ariane/broker/v1/topic_service.proto\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1e\x61riane/common/v1/message.proto\x1a\x1d\x61riane/namesrv/v1/route.proto\"\xbb\x01\n\x0c\x43lusterTopic\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x33\n\nplacements\x18\x02 \x03(\x0b\x32\x1f.ariane.admin.v1.TopicPlacement\x12\x0e\n\x06uneven\x18\x03 \x01(\x08\x12\x15\n\rmessage_count\x18\x04 \x01(\x03\x12\x12\n\nsize_bytes\x18\x05 \x01(\x03\x12\x17\n\x0f\x63onsumer_groups\x18\x06 \x03(\t\x12\x13\n\x0bqueue_order\x18\x07 \x01(\t\"t\n\x0eTopicPlacement\x12\x14\n\x0c\x63luster_name\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12&\n\x05topic\x18\x03 \x01(\x0b\x32\x17.ariane.broker.v1.Topic\x12\x0f\n\x07\x61\x64\x64ress\x18\x04 \x01(\t\"{\n\x12\x43reateTopicRequest\x12&\n\x05topic\x18\x01 \x01(\x0b\x32\x17.ariane.broker.v1.Topic\x12\x14\n\x0c\x63luster_name\x18\x02 \x01(\t\x12\x14\n\x0c\x62roker_names\x18\x03 \x03(\t\x12\x11\n\texists_ok\x18\x04 \x01(\x08\"u\n\x13\x43reateTopicResponse\x12,\n\x05topic\x18\x01 \x01(\x0b\x32\x1d.ariane.admin.v1.ClusterTopic\x12\x30\n\x08outcomes\x18\x02 \x03(\x0b\x32\x1e.ariane.admin.v1.BrokerOutcome\" \n\x0fGetTopicRequest\x12\r\n\x05topic\x18\x01 \x01(\t\"w\n\x10GetTopicResponse\x12,\n\x05topic\x18\x01 \x01(\x0b\x32\x1d.ariane.admin.v1.ClusterTopic\x12\x35\n\x0esilent_brokers\x18\x02 \x03(\x0b\x32\x1d.ariane.admin.v1.SilentBroker\"}\n\x11ListTopicsRequest\x12\x14\n\x0c\x63luster_name\x18\x01 \x01(\t\x12\x13\n\x0bname_prefix\x18\x02 \x01(\t\x12\x16\n\x0einclude_system\x18\x03 \x01(\x08\x12\x11\n\tpage_size\x18\x04 \x01(\x05\x12\x12\n\npage_token\x18\x05 \x01(\t\"\x93\x01\n\x12ListTopicsResponse\x12-\n\x06topics\x18\x01 \x03(\x0b\x32\x1d.ariane.admin.v1.ClusterTopic\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x35\n\x0esilent_brokers\x18\x03 \x03(\x0b\x32\x1d.ariane.admin.v1.SilentBroker\"\xbf\x03\n\x12UpdateTopicRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x14\n\x0c\x62roker_names\x18\x02 \x03(\t\x12\x1d\n\x10read_queue_count\x18\x03 \x01(\x05H\x00\x88\x01\x01\x12\x1e\n\x11write_queue_count\x18\x04 \x01(\x05H\x01\x88\x01\x01\x12\x36\n\npermission\x18\x05 \x01(\x0e\x32\".ariane.namesrv.v1.TopicPermission\x12\x38\n\x0cmessage_type\x18\x06 \x01(\x0e\x32\x1d.ariane.common.v1.MessageTypeH\x02\x88\x01\x01\x12G\n\nattributes\x18\x07 \x03(\x0b\x32\x33.ariane.admin.v1.UpdateTopicRequest.AttributesEntry\x12\x1b\n\x13\x61llow_unread_queues\x18\x08 \x01(\x08\x1a\x31\n\x0f\x41ttributesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x13\n\x11_read_queue_countB\x14\n\x12_write_queue_countB\x0f\n\r_message_type\"u\n\x13UpdateTopicResponse\x12,\n\x05topic\x18\x01 \x01(\x0b\x32\x1d.ariane.admin.v1.ClusterTopic\x12\x30\n\x08outcomes\x18\x02 \x03(\x0b\x32\x1e.ariane.admin.v1.BrokerOutcome\"9\n\x12\x44\x65leteTopicRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x14\n\x0c\x62roker_names\x18\x02 \x03(\t\"Y\n\x13\x44\x65leteTopicResponse\x12\x30\n\x08outcomes\x18\x01 \x03(\x0b\x32\x1e.ariane.admin.v1.BrokerOutcome\x12\x10\n\x08not_told\x18\x02 \x03(\t\"<\n\x1cUpdateTopicQueueOrderRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\r\n\x05\x63lear\x18\x02 \x01(\x08\"4\n\x1dUpdateTopicQueueOrderResponse\x12\x13\n\x0bqueue_order\x18\x01 \x01(\t\"N\n\x16ListTopicQueuesRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"\x96\x01\n\x17ListTopicQueuesResponse\x12+\n\x06queues\x18\x01 \x03(\x0b\x32\x1b.ariane.admin.v1.TopicQueue\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x35\n\x0esilent_brokers\x18\x03 \x03(\x0b\x32\x1d.ariane.admin.v1.SilentBroker\"f\n\nTopicQueue\x12\x14\n\x0c\x63luster_name\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12-\n\x06\x62ounds\x18\x03 \x01(\x0b\x32\x1d.ariane.broker.v1.QueueBounds2\xb7\x06\n\x0cTopicService\x12q\n\x0b\x43reateTopic\x12#.ariane.admin.v1.CreateTopicRequest\x1a$.ariane.admin.v1.CreateTopicResponse\"\x17\xca\xf3\x18\x13\n\x11\x08\x04\x10\x02\x1a\x0btopic.topic\x12\x62\n\x08GetTopic\x12 .ariane.admin.v1.GetTopicRequest\x1a!.ariane.admin.v1.GetTopicResponse\"\x11\xca\xf3\x18\r\n\x0b\x08\x07\x10\x02\x1a\x05topic\x12q\n\nListTopics\x12\".ariane.admin.v1.ListTopicsRequest\x1a#.ariane.admin.v1.ListTopicsResponse\"\x1a\xca\xf3\x18\x16\n\x14\x08\x07\x10\x02\x1a\x0ctopics.topic \x04\x12k\n\x0bUpdateTopic\x12#.ariane.admin.v1.UpdateTopicRequest\x1a$.ariane.admin.v1.UpdateTopicResponse\"\x11\xca\xf3\x18\r\n\x0b\x08\x05\x10\x02\x1a\x05topic\x12k\n\x0b\x44\x65leteTopic\x12#.ariane.admin.v1.DeleteTopicRequest\x1a$.ariane.admin.v1.DeleteTopicResponse\"\x11\xca\xf3\x18\r\n\x0b\x08\x06\x10\x02\x1a\x05topic\x12\x89\x01\n\x15UpdateTopicQueueOrder\x12-.ariane.admin.v1.UpdateTopicQueueOrderRequest\x1a..ariane.admin.v1.UpdateTopicQueueOrderResponse\"\x11\xca\xf3\x18\r\n\x0b\x08\x05\x10\x02\x1a\x05topic\x12w\n\x0fListTopicQueues\x12\'.ariane.admin.v1.ListTopicQueuesRequest\x1a(.ariane.admin.v1.ListTopicQueuesResponse\"\x11\xca\xf3\x18\r\n\x0b\x08\x07\x10\x02\x1a\x05topicB>\n\x12mq.ariane.admin.v1P\x01Z&ariane.mq/go/arianepb/admin/v1;adminv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#ariane/admin/v1/topic_service.proto\x12\x0f\x61riane.admin.v1\x1a%ariane/admin/v1/cluster_service.proto\x1a#ariane/admin/v1/silent_broker.proto\x1a#ariane/broker/v1/pull_service.proto\x1a$ariane/broker/v1/topic_service.proto\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1e\x61riane/common/v1/message.proto\x1a\x1d\x61riane/namesrv/v1/route.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xbb\x01\n\x0c\x43lusterTopic\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x33\n\nplacements\x18\x02 \x03(\x0b\x32\x1f.ariane.admin.v1.TopicPlacement\x12\x0e\n\x06uneven\x18\x03 \x01(\x08\x12\x15\n\rmessage_count\x18\x04 \x01(\x03\x12\x12\n\nsize_bytes\x18\x05 \x01(\x03\x12\x17\n\x0f\x63onsumer_groups\x18\x06 \x03(\t\x12\x13\n\x0bqueue_order\x18\x07 \x01(\t\"t\n\x0eTopicPlacement\x12\x14\n\x0c\x63luster_name\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12&\n\x05topic\x18\x03 \x01(\x0b\x32\x17.ariane.broker.v1.Topic\x12\x0f\n\x07\x61\x64\x64ress\x18\x04 \x01(\t\"{\n\x12\x43reateTopicRequest\x12&\n\x05topic\x18\x01 \x01(\x0b\x32\x17.ariane.broker.v1.Topic\x12\x14\n\x0c\x63luster_name\x18\x02 \x01(\t\x12\x14\n\x0c\x62roker_names\x18\x03 \x03(\t\x12\x11\n\texists_ok\x18\x04 \x01(\x08\"u\n\x13\x43reateTopicResponse\x12,\n\x05topic\x18\x01 \x01(\x0b\x32\x1d.ariane.admin.v1.ClusterTopic\x12\x30\n\x08outcomes\x18\x02 \x03(\x0b\x32\x1e.ariane.admin.v1.BrokerOutcome\" \n\x0fGetTopicRequest\x12\r\n\x05topic\x18\x01 \x01(\t\"w\n\x10GetTopicResponse\x12,\n\x05topic\x18\x01 \x01(\x0b\x32\x1d.ariane.admin.v1.ClusterTopic\x12\x35\n\x0esilent_brokers\x18\x02 \x03(\x0b\x32\x1d.ariane.admin.v1.SilentBroker\"}\n\x11ListTopicsRequest\x12\x14\n\x0c\x63luster_name\x18\x01 \x01(\t\x12\x13\n\x0bname_prefix\x18\x02 \x01(\t\x12\x16\n\x0einclude_system\x18\x03 \x01(\x08\x12\x11\n\tpage_size\x18\x04 \x01(\x05\x12\x12\n\npage_token\x18\x05 \x01(\t\"\x93\x01\n\x12ListTopicsResponse\x12-\n\x06topics\x18\x01 \x03(\x0b\x32\x1d.ariane.admin.v1.ClusterTopic\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x35\n\x0esilent_brokers\x18\x03 \x03(\x0b\x32\x1d.ariane.admin.v1.SilentBroker\"\xbf\x03\n\x12UpdateTopicRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x14\n\x0c\x62roker_names\x18\x02 \x03(\t\x12\x1d\n\x10read_queue_count\x18\x03 \x01(\x05H\x00\x88\x01\x01\x12\x1e\n\x11write_queue_count\x18\x04 \x01(\x05H\x01\x88\x01\x01\x12\x36\n\npermission\x18\x05 \x01(\x0e\x32\".ariane.namesrv.v1.TopicPermission\x12\x38\n\x0cmessage_type\x18\x06 \x01(\x0e\x32\x1d.ariane.common.v1.MessageTypeH\x02\x88\x01\x01\x12G\n\nattributes\x18\x07 \x03(\x0b\x32\x33.ariane.admin.v1.UpdateTopicRequest.AttributesEntry\x12\x1b\n\x13\x61llow_unread_queues\x18\x08 \x01(\x08\x1a\x31\n\x0f\x41ttributesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x13\n\x11_read_queue_countB\x14\n\x12_write_queue_countB\x0f\n\r_message_type\"u\n\x13UpdateTopicResponse\x12,\n\x05topic\x18\x01 \x01(\x0b\x32\x1d.ariane.admin.v1.ClusterTopic\x12\x30\n\x08outcomes\x18\x02 \x03(\x0b\x32\x1e.ariane.admin.v1.BrokerOutcome\"s\n\x11PurgeTopicRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12*\n\x06\x62\x65\x66ore\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0c\n\x04undo\x18\x03 \x01(\x08\x12\x15\n\rvalidate_only\x18\x04 \x01(\x08\"w\n\x12PurgeTopicResponse\x12/\n\x06hidden\x18\x01 \x03(\x0b\x32\x1f.ariane.admin.v1.HiddenMessages\x12\x30\n\x08outcomes\x18\x02 \x03(\x0b\x32\x1e.ariane.admin.v1.BrokerOutcome\"h\n\x0eHiddenMessages\x12\x13\n\x0b\x62roker_name\x18\x01 \x01(\t\x12*\n\x06\x62\x65\x66ore\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x15\n\rmessage_count\x18\x03 \x01(\x03\"9\n\x12\x44\x65leteTopicRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x14\n\x0c\x62roker_names\x18\x02 \x03(\t\"Y\n\x13\x44\x65leteTopicResponse\x12\x30\n\x08outcomes\x18\x01 \x03(\x0b\x32\x1e.ariane.admin.v1.BrokerOutcome\x12\x10\n\x08not_told\x18\x02 \x03(\t\"<\n\x1cUpdateTopicQueueOrderRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\r\n\x05\x63lear\x18\x02 \x01(\x08\"4\n\x1dUpdateTopicQueueOrderResponse\x12\x13\n\x0bqueue_order\x18\x01 \x01(\t\"N\n\x16ListTopicQueuesRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"\x96\x01\n\x17ListTopicQueuesResponse\x12+\n\x06queues\x18\x01 \x03(\x0b\x32\x1b.ariane.admin.v1.TopicQueue\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x35\n\x0esilent_brokers\x18\x03 \x03(\x0b\x32\x1d.ariane.admin.v1.SilentBroker\"f\n\nTopicQueue\x12\x14\n\x0c\x63luster_name\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12-\n\x06\x62ounds\x18\x03 \x01(\x0b\x32\x1d.ariane.broker.v1.QueueBounds2\xa1\x07\n\x0cTopicService\x12q\n\x0b\x43reateTopic\x12#.ariane.admin.v1.CreateTopicRequest\x1a$.ariane.admin.v1.CreateTopicResponse\"\x17\xca\xf3\x18\x13\n\x11\x08\x04\x10\x02\x1a\x0btopic.topic\x12\x62\n\x08GetTopic\x12 .ariane.admin.v1.GetTopicRequest\x1a!.ariane.admin.v1.GetTopicResponse\"\x11\xca\xf3\x18\r\n\x0b\x08\x07\x10\x02\x1a\x05topic\x12q\n\nListTopics\x12\".ariane.admin.v1.ListTopicsRequest\x1a#.ariane.admin.v1.ListTopicsResponse\"\x1a\xca\xf3\x18\x16\n\x14\x08\x07\x10\x02\x1a\x0ctopics.topic \x04\x12k\n\x0bUpdateTopic\x12#.ariane.admin.v1.UpdateTopicRequest\x1a$.ariane.admin.v1.UpdateTopicResponse\"\x11\xca\xf3\x18\r\n\x0b\x08\x05\x10\x02\x1a\x05topic\x12k\n\x0b\x44\x65leteTopic\x12#.ariane.admin.v1.DeleteTopicRequest\x1a$.ariane.admin.v1.DeleteTopicResponse\"\x11\xca\xf3\x18\r\n\x0b\x08\x06\x10\x02\x1a\x05topic\x12h\n\nPurgeTopic\x12\".ariane.admin.v1.PurgeTopicRequest\x1a#.ariane.admin.v1.PurgeTopicResponse\"\x11\xca\xf3\x18\r\n\x0b\x08\x05\x10\x02\x1a\x05topic\x12\x89\x01\n\x15UpdateTopicQueueOrder\x12-.ariane.admin.v1.UpdateTopicQueueOrderRequest\x1a..ariane.admin.v1.UpdateTopicQueueOrderResponse\"\x11\xca\xf3\x18\r\n\x0b\x08\x05\x10\x02\x1a\x05topic\x12w\n\x0fListTopicQueues\x12\'.ariane.admin.v1.ListTopicQueuesRequest\x1a(.ariane.admin.v1.ListTopicQueuesResponse\"\x11\xca\xf3\x18\r\n\x0b\x08\x07\x10\x02\x1a\x05topicB>\n\x12mq.ariane.admin.v1P\x01Z&ariane.mq/go/arianepb/admin/v1;adminv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -51,46 +52,54 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_TOPICSERVICE'].methods_by_name['UpdateTopic']._serialized_options = b'\312\363\030\r\n\013\010\005\020\002\032\005topic'
   _globals['_TOPICSERVICE'].methods_by_name['DeleteTopic']._loaded_options = None
   _globals['_TOPICSERVICE'].methods_by_name['DeleteTopic']._serialized_options = b'\312\363\030\r\n\013\010\006\020\002\032\005topic'
+  _globals['_TOPICSERVICE'].methods_by_name['PurgeTopic']._loaded_options = None
+  _globals['_TOPICSERVICE'].methods_by_name['PurgeTopic']._serialized_options = b'\312\363\030\r\n\013\010\005\020\002\032\005topic'
   _globals['_TOPICSERVICE'].methods_by_name['UpdateTopicQueueOrder']._loaded_options = None
   _globals['_TOPICSERVICE'].methods_by_name['UpdateTopicQueueOrder']._serialized_options = b'\312\363\030\r\n\013\010\005\020\002\032\005topic'
   _globals['_TOPICSERVICE'].methods_by_name['ListTopicQueues']._loaded_options = None
   _globals['_TOPICSERVICE'].methods_by_name['ListTopicQueues']._serialized_options = b'\312\363\030\r\n\013\010\007\020\002\032\005topic'
-  _globals['_CLUSTERTOPIC']._serialized_start=302
-  _globals['_CLUSTERTOPIC']._serialized_end=489
-  _globals['_TOPICPLACEMENT']._serialized_start=491
-  _globals['_TOPICPLACEMENT']._serialized_end=607
-  _globals['_CREATETOPICREQUEST']._serialized_start=609
-  _globals['_CREATETOPICREQUEST']._serialized_end=732
-  _globals['_CREATETOPICRESPONSE']._serialized_start=734
-  _globals['_CREATETOPICRESPONSE']._serialized_end=851
-  _globals['_GETTOPICREQUEST']._serialized_start=853
-  _globals['_GETTOPICREQUEST']._serialized_end=885
-  _globals['_GETTOPICRESPONSE']._serialized_start=887
-  _globals['_GETTOPICRESPONSE']._serialized_end=1006
-  _globals['_LISTTOPICSREQUEST']._serialized_start=1008
-  _globals['_LISTTOPICSREQUEST']._serialized_end=1133
-  _globals['_LISTTOPICSRESPONSE']._serialized_start=1136
-  _globals['_LISTTOPICSRESPONSE']._serialized_end=1283
-  _globals['_UPDATETOPICREQUEST']._serialized_start=1286
-  _globals['_UPDATETOPICREQUEST']._serialized_end=1733
-  _globals['_UPDATETOPICREQUEST_ATTRIBUTESENTRY']._serialized_start=1624
-  _globals['_UPDATETOPICREQUEST_ATTRIBUTESENTRY']._serialized_end=1673
-  _globals['_UPDATETOPICRESPONSE']._serialized_start=1735
-  _globals['_UPDATETOPICRESPONSE']._serialized_end=1852
-  _globals['_DELETETOPICREQUEST']._serialized_start=1854
-  _globals['_DELETETOPICREQUEST']._serialized_end=1911
-  _globals['_DELETETOPICRESPONSE']._serialized_start=1913
-  _globals['_DELETETOPICRESPONSE']._serialized_end=2002
-  _globals['_UPDATETOPICQUEUEORDERREQUEST']._serialized_start=2004
-  _globals['_UPDATETOPICQUEUEORDERREQUEST']._serialized_end=2064
-  _globals['_UPDATETOPICQUEUEORDERRESPONSE']._serialized_start=2066
-  _globals['_UPDATETOPICQUEUEORDERRESPONSE']._serialized_end=2118
-  _globals['_LISTTOPICQUEUESREQUEST']._serialized_start=2120
-  _globals['_LISTTOPICQUEUESREQUEST']._serialized_end=2198
-  _globals['_LISTTOPICQUEUESRESPONSE']._serialized_start=2201
-  _globals['_LISTTOPICQUEUESRESPONSE']._serialized_end=2351
-  _globals['_TOPICQUEUE']._serialized_start=2353
-  _globals['_TOPICQUEUE']._serialized_end=2455
-  _globals['_TOPICSERVICE']._serialized_start=2458
-  _globals['_TOPICSERVICE']._serialized_end=3281
+  _globals['_CLUSTERTOPIC']._serialized_start=335
+  _globals['_CLUSTERTOPIC']._serialized_end=522
+  _globals['_TOPICPLACEMENT']._serialized_start=524
+  _globals['_TOPICPLACEMENT']._serialized_end=640
+  _globals['_CREATETOPICREQUEST']._serialized_start=642
+  _globals['_CREATETOPICREQUEST']._serialized_end=765
+  _globals['_CREATETOPICRESPONSE']._serialized_start=767
+  _globals['_CREATETOPICRESPONSE']._serialized_end=884
+  _globals['_GETTOPICREQUEST']._serialized_start=886
+  _globals['_GETTOPICREQUEST']._serialized_end=918
+  _globals['_GETTOPICRESPONSE']._serialized_start=920
+  _globals['_GETTOPICRESPONSE']._serialized_end=1039
+  _globals['_LISTTOPICSREQUEST']._serialized_start=1041
+  _globals['_LISTTOPICSREQUEST']._serialized_end=1166
+  _globals['_LISTTOPICSRESPONSE']._serialized_start=1169
+  _globals['_LISTTOPICSRESPONSE']._serialized_end=1316
+  _globals['_UPDATETOPICREQUEST']._serialized_start=1319
+  _globals['_UPDATETOPICREQUEST']._serialized_end=1766
+  _globals['_UPDATETOPICREQUEST_ATTRIBUTESENTRY']._serialized_start=1657
+  _globals['_UPDATETOPICREQUEST_ATTRIBUTESENTRY']._serialized_end=1706
+  _globals['_UPDATETOPICRESPONSE']._serialized_start=1768
+  _globals['_UPDATETOPICRESPONSE']._serialized_end=1885
+  _globals['_PURGETOPICREQUEST']._serialized_start=1887
+  _globals['_PURGETOPICREQUEST']._serialized_end=2002
+  _globals['_PURGETOPICRESPONSE']._serialized_start=2004
+  _globals['_PURGETOPICRESPONSE']._serialized_end=2123
+  _globals['_HIDDENMESSAGES']._serialized_start=2125
+  _globals['_HIDDENMESSAGES']._serialized_end=2229
+  _globals['_DELETETOPICREQUEST']._serialized_start=2231
+  _globals['_DELETETOPICREQUEST']._serialized_end=2288
+  _globals['_DELETETOPICRESPONSE']._serialized_start=2290
+  _globals['_DELETETOPICRESPONSE']._serialized_end=2379
+  _globals['_UPDATETOPICQUEUEORDERREQUEST']._serialized_start=2381
+  _globals['_UPDATETOPICQUEUEORDERREQUEST']._serialized_end=2441
+  _globals['_UPDATETOPICQUEUEORDERRESPONSE']._serialized_start=2443
+  _globals['_UPDATETOPICQUEUEORDERRESPONSE']._serialized_end=2495
+  _globals['_LISTTOPICQUEUESREQUEST']._serialized_start=2497
+  _globals['_LISTTOPICQUEUESREQUEST']._serialized_end=2575
+  _globals['_LISTTOPICQUEUESRESPONSE']._serialized_start=2578
+  _globals['_LISTTOPICQUEUESRESPONSE']._serialized_end=2728
+  _globals['_TOPICQUEUE']._serialized_start=2730
+  _globals['_TOPICQUEUE']._serialized_end=2832
+  _globals['_TOPICSERVICE']._serialized_start=2835
+  _globals['_TOPICSERVICE']._serialized_end=3764
 # @@protoc_insertion_point(module_scope)

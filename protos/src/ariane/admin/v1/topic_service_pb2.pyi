@@ -12,6 +12,7 @@ from ariane.namesrv.v1 import route_pb2 as _route_pb2
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
+from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 import builtins as _builtins
 import sys
@@ -420,6 +421,104 @@ class UpdateTopicResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___UpdateTopicResponse: _TypeAlias = UpdateTopicResponse  # noqa: Y015
+
+@_typing.final
+class PurgeTopicRequest(_message.Message):
+    """Hides messages of a topic."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    BEFORE_FIELD_NUMBER: _builtins.int
+    UNDO_FIELD_NUMBER: _builtins.int
+    VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    """The topic."""
+    undo: _builtins.bool
+    """Whether to show again what was hidden; `before` is absent then."""
+    validate_only: _builtins.bool
+    """Whether only to tell what would be hidden."""
+    @_builtins.property
+    def before(self) -> _timestamp_pb2.Timestamp:
+        """Only messages stored before this time. Absent: all that are there."""
+
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        before: _timestamp_pb2.Timestamp | None = ...,
+        undo: _builtins.bool = ...,
+        validate_only: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["before", b"before"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["before", b"before", "topic", b"topic", "undo", b"undo", "validate_only", b"validate_only"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PurgeTopicRequest: _TypeAlias = PurgeTopicRequest  # noqa: Y015
+
+@_typing.final
+class PurgeTopicResponse(_message.Message):
+    """Answers what is hidden."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HIDDEN_FIELD_NUMBER: _builtins.int
+    OUTCOMES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def hidden(self) -> _containers.RepeatedCompositeFieldContainer[Global___HiddenMessages]:
+        """What is hidden of each broker that answered, by name."""
+
+    @_builtins.property
+    def outcomes(self) -> _containers.RepeatedCompositeFieldContainer[_cluster_service_pb2.BrokerOutcome]:
+        """One entry for each broker, by name."""
+
+    def __init__(
+        self,
+        *,
+        hidden: _abc.Iterable[Global___HiddenMessages] | None = ...,
+        outcomes: _abc.Iterable[_cluster_service_pb2.BrokerOutcome] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["hidden", b"hidden", "outcomes", b"outcomes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PurgeTopicResponse: _TypeAlias = PurgeTopicResponse  # noqa: Y015
+
+@_typing.final
+class HiddenMessages(_message.Message):
+    """What a broker shows to nobody."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BROKER_NAME_FIELD_NUMBER: _builtins.int
+    BEFORE_FIELD_NUMBER: _builtins.int
+    MESSAGE_COUNT_FIELD_NUMBER: _builtins.int
+    broker_name: _builtins.str
+    """The broker."""
+    message_count: _builtins.int
+    """How many are hidden that are seen now."""
+    @_builtins.property
+    def before(self) -> _timestamp_pb2.Timestamp:
+        """Messages stored before this time are hidden. Absent: none."""
+
+    def __init__(
+        self,
+        *,
+        broker_name: _builtins.str = ...,
+        before: _timestamp_pb2.Timestamp | None = ...,
+        message_count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["before", b"before"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["before", b"before", "broker_name", b"broker_name", "message_count", b"message_count"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HiddenMessages: _TypeAlias = HiddenMessages  # noqa: Y015
 
 @_typing.final
 class DeleteTopicRequest(_message.Message):

@@ -61,6 +61,11 @@ class TopicServiceStub(object):
                 request_serializer=ariane_dot_admin_dot_v1_dot_topic__service__pb2.DeleteTopicRequest.SerializeToString,
                 response_deserializer=ariane_dot_admin_dot_v1_dot_topic__service__pb2.DeleteTopicResponse.FromString,
                 _registered_method=True)
+        self.PurgeTopic = channel.unary_unary(
+                '/ariane.admin.v1.TopicService/PurgeTopic',
+                request_serializer=ariane_dot_admin_dot_v1_dot_topic__service__pb2.PurgeTopicRequest.SerializeToString,
+                response_deserializer=ariane_dot_admin_dot_v1_dot_topic__service__pb2.PurgeTopicResponse.FromString,
+                _registered_method=True)
         self.UpdateTopicQueueOrder = channel.unary_unary(
                 '/ariane.admin.v1.TopicService/UpdateTopicQueueOrder',
                 request_serializer=ariane_dot_admin_dot_v1_dot_topic__service__pb2.UpdateTopicQueueOrderRequest.SerializeToString,
@@ -121,6 +126,15 @@ class TopicServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def PurgeTopic(self, request, context):
+        """Hides the messages that a topic has from every reader, on all its brokers and by the clock of
+        each; or shows again what was hidden and is not deleted yet. What is hidden stays hidden.
+        Errors: TOPIC_NOT_FOUND, TOPIC_RESERVED, FIELD_INVALID, NAME_SERVERS_UNREACHABLE.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def UpdateTopicQueueOrder(self, request, context):
         """Fixes among which queues the message groups of a topic are divided: all that are written now.
         Or forgets it. Message groups move by either.
@@ -165,6 +179,11 @@ def add_TopicServiceServicer_to_server(servicer, server):
                     servicer.DeleteTopic,
                     request_deserializer=ariane_dot_admin_dot_v1_dot_topic__service__pb2.DeleteTopicRequest.FromString,
                     response_serializer=ariane_dot_admin_dot_v1_dot_topic__service__pb2.DeleteTopicResponse.SerializeToString,
+            ),
+            'PurgeTopic': grpc.unary_unary_rpc_method_handler(
+                    servicer.PurgeTopic,
+                    request_deserializer=ariane_dot_admin_dot_v1_dot_topic__service__pb2.PurgeTopicRequest.FromString,
+                    response_serializer=ariane_dot_admin_dot_v1_dot_topic__service__pb2.PurgeTopicResponse.SerializeToString,
             ),
             'UpdateTopicQueueOrder': grpc.unary_unary_rpc_method_handler(
                     servicer.UpdateTopicQueueOrder,
@@ -314,6 +333,33 @@ class TopicService(object):
             '/ariane.admin.v1.TopicService/DeleteTopic',
             ariane_dot_admin_dot_v1_dot_topic__service__pb2.DeleteTopicRequest.SerializeToString,
             ariane_dot_admin_dot_v1_dot_topic__service__pb2.DeleteTopicResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PurgeTopic(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ariane.admin.v1.TopicService/PurgeTopic',
+            ariane_dot_admin_dot_v1_dot_topic__service__pb2.PurgeTopicRequest.SerializeToString,
+            ariane_dot_admin_dot_v1_dot_topic__service__pb2.PurgeTopicResponse.FromString,
             options,
             channel_credentials,
             insecure,

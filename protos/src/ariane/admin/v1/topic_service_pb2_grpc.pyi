@@ -58,6 +58,11 @@ class TopicServiceStub:
     has it any more, name servers forget the order of its queues, too.
     Errors: TOPIC_NOT_FOUND, TOPIC_RESERVED, NAME_SERVERS_UNREACHABLE.
     """
+    PurgeTopic: _grpc.UnaryUnaryMultiCallable[_topic_service_pb2.PurgeTopicRequest, _topic_service_pb2.PurgeTopicResponse]
+    """Hides the messages that a topic has from every reader, on all its brokers and by the clock of
+    each; or shows again what was hidden and is not deleted yet. What is hidden stays hidden.
+    Errors: TOPIC_NOT_FOUND, TOPIC_RESERVED, FIELD_INVALID, NAME_SERVERS_UNREACHABLE.
+    """
     UpdateTopicQueueOrder: _grpc.UnaryUnaryMultiCallable[_topic_service_pb2.UpdateTopicQueueOrderRequest, _topic_service_pb2.UpdateTopicQueueOrderResponse]
     """Fixes among which queues the message groups of a topic are divided: all that are written now.
     Or forgets it. Message groups move by either.
@@ -97,6 +102,11 @@ class TopicServiceAsyncStub(TopicServiceStub):
     """Deletes a topic with its messages from all its brokers, or from the named ones. Where no broker
     has it any more, name servers forget the order of its queues, too.
     Errors: TOPIC_NOT_FOUND, TOPIC_RESERVED, NAME_SERVERS_UNREACHABLE.
+    """
+    PurgeTopic: _aio.UnaryUnaryMultiCallable[_topic_service_pb2.PurgeTopicRequest, _topic_service_pb2.PurgeTopicResponse]  # type: ignore[assignment]
+    """Hides the messages that a topic has from every reader, on all its brokers and by the clock of
+    each; or shows again what was hidden and is not deleted yet. What is hidden stays hidden.
+    Errors: TOPIC_NOT_FOUND, TOPIC_RESERVED, FIELD_INVALID, NAME_SERVERS_UNREACHABLE.
     """
     UpdateTopicQueueOrder: _aio.UnaryUnaryMultiCallable[_topic_service_pb2.UpdateTopicQueueOrderRequest, _topic_service_pb2.UpdateTopicQueueOrderResponse]  # type: ignore[assignment]
     """Fixes among which queues the message groups of a topic are divided: all that are written now.
@@ -164,6 +174,17 @@ class TopicServiceServicer(metaclass=_abc_1.ABCMeta):
         """Deletes a topic with its messages from all its brokers, or from the named ones. Where no broker
         has it any more, name servers forget the order of its queues, too.
         Errors: TOPIC_NOT_FOUND, TOPIC_RESERVED, NAME_SERVERS_UNREACHABLE.
+        """
+
+    @_abc_1.abstractmethod
+    def PurgeTopic(
+        self,
+        request: _topic_service_pb2.PurgeTopicRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_topic_service_pb2.PurgeTopicResponse, _abc.Awaitable[_topic_service_pb2.PurgeTopicResponse]]:
+        """Hides the messages that a topic has from every reader, on all its brokers and by the clock of
+        each; or shows again what was hidden and is not deleted yet. What is hidden stays hidden.
+        Errors: TOPIC_NOT_FOUND, TOPIC_RESERVED, FIELD_INVALID, NAME_SERVERS_UNREACHABLE.
         """
 
     @_abc_1.abstractmethod

@@ -43,6 +43,7 @@ from ariane_admin.console.group_changes import GROUP_CHANGES
 from ariane_admin.console.pages.filters import FILTER_CHANGES
 from ariane_admin.console.pages.messages import letter_query
 from ariane_admin.console.pages.replicas import REPLICA_CHANGES
+from ariane_admin.console.topic_purge import PURGE_CHANGES
 from ariane_admin.retention import retention_attribute
 from ariane_admin.times import length_of_time
 
@@ -272,6 +273,7 @@ CHANGES: Final[Mapping[str, Change]] = {
         lambda _: "/topics",
         danger=True,
     ),
+    **PURGE_CHANGES,
     **GROUP_CHANGES,
     "/messages/send": Change(
         "Send a message to topic {topic}? All its groups get it.",

@@ -2,39 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from datetime import datetime
+from typing import Any
 
 import click
 
-from ariane.admin.v1 import topic_service_pb2 as topic_pb
-from ariane.common.v1.process_service_pb2 import GetProcessStateRequest
+from ariane.admin.v1.topic_service_pb2 import PurgeTopicRequest, PurgeTopicResponse
 from ariane_admin.asking.changing.changes import (
     AdminChoice,
     administration,
     change_options,
     required,
 )
-from ariane_admin.asking.cluster_doors import CALL_SECONDS_MAX, PATIENCE_S, ClusterDoors, answer_of
 from ariane_admin.asking.connection import run_async
-from ariane_admin.asking.own_tls import own_tls
-from ariane_admin.asking.questions import questions
-from ariane_admin.asking.topic_attributes import SHOWN_SINCE
 from ariane_admin.messages.start_position import MomentType
 from ariane_admin.terminal.confirmation import confirm, dry_run_option, yes_option
 from ariane_admin.terminal.output import Output
-from ariane_sdk import QueueReader
-
-
-class _Purge(NamedTuple):
-    """What becomes of a topic on a broker."""
-
-    broker_name: str
-    since_ms: int
-    """The time before which messages are hidden; 0 for none."""
-    message_count: int
-    """How many are hidden that are seen now."""
 
 
 @click.command("purge")
@@ -77,74 +60,28 @@ def purge(
     if not dry_run and not undo:
         what = "all messages" if before is None else f"the messages before {before.isoformat()}"
         confirm(f"Hide {what} of topic {name} from its consumers?", yes=yes)
-    plan = run_async(_plan(name_servers, name, before, undo=undo))
-    if not dry_run:
-        run_async(_do(name_servers, admin, name, plan))
-    count = sum(each.message_count for each in plan)
+    request = PurgeTopicRequest(topic=name, undo=undo, validate_only=dry_run)
+    if before is not None:
+        request.before.FromDatetime(before)
+
+    async def ask() -> PurgeTopicResponse:
+        async with administration(name_servers, admin) as changes:
+            answer = await changes.ask(changes.topics.PurgeTopic, request)
+        required(answer.outcomes)
+        return answer
+
+    hidden = run_async(ask()).hidden
+    count = sum(each.message_count for each in hidden)
     told: dict[str, Any] = {
         "topic": name,
         "messages": count,
-        "brokers": len(plan),
+        "brokers": len(hidden),
         "undo": undo,
         "dry_run": dry_run,
     }
     would = "Would hide" if dry_run else "Hides, within 10 s,"
-    text = f"{would} {count:,} messages of topic {name} on {len(plan)} brokers."
+    text = f"{would} {count:,} messages of topic {name} on {len(hidden)} brokers."
     if undo:
         would = "Would show" if dry_run else "Shows, within 10 s,"
-        text = f"{would} all messages of topic {name} again that {len(plan)} brokers still have."
+        text = f"{would} all messages of topic {name} again that {len(hidden)} brokers still have."
     output.done(text, told)
-
-
-async def _plan(
-    name_servers: str, topic: str, before: datetime | None, *, undo: bool
-) -> Sequence[_Purge]:
-    """What becomes of it on each broker, by the clock of each.
-
-    Raises:
-        TopicNotFound: No broker has it.
-        CallError: A broker refused or did not answer.
-    """
-    async with (
-        questions(name_servers, complete=True) as asked,
-        QueueReader(name_servers, patience_s=PATIENCE_S, tls=own_tls()) as reader,
-    ):
-        found = await asked.topics.GetTopic(topic_pb.GetTopicRequest(topic=topic))
-        plan = []
-        for each in found.topic.placements:
-            broker = each.broker_name
-            if undo:
-                plan.append(_Purge(broker, 0, 0))
-                continue
-            now = await _clock_of(asked.doors, each.address, broker)
-            when = now if before is None else min(before, now)
-            # What is hidden stays hidden.
-            since_ms = max(
-                round(when.timestamp() * 1000), int(each.topic.attributes.get(SHOWN_SINCE, 0))
-            )
-            since = datetime.fromtimestamp(since_ms / 1000, UTC)
-            bounds = await reader.bounds(topic, broker_names=[broker])
-            ends = await reader.offsets_at(topic, since, broker_names=[broker])
-            hidden = sum(max(0, ends[queue] - begin) for queue, (begin, _) in bounds.items())
-            plan.append(_Purge(broker, since_ms, hidden))
-    return plan
-
-
-async def _clock_of(doors: ClusterDoors, address: str, broker: str) -> datetime:
-    call = doors.processes(address).GetProcessState(
-        GetProcessStateRequest(), timeout=CALL_SECONDS_MAX
-    )
-    answer = await answer_of(call, f"broker {broker} at {address}")
-    return answer.state.current_time.ToDatetime(UTC)
-
-
-async def _do(name_servers: str, admin: AdminChoice, topic: str, plan: Sequence[_Purge]) -> None:
-    async with administration(name_servers, admin) as changes:
-        for each in plan:
-            request = topic_pb.UpdateTopicRequest(
-                topic=topic,
-                broker_names=[each.broker_name],
-                attributes={SHOWN_SINCE: str(each.since_ms or "")},
-            )
-            answer = await changes.ask(changes.topics.UpdateTopic, request)
-            required(answer.outcomes)

@@ -11,6 +11,7 @@ from ariane.admin.v1 import client_service_pb2 as client_pb
 from ariane.admin.v1 import topic_service_pb2 as topic_pb
 from ariane.common.v1.message_pb2 import MessageType
 from ariane.namesrv.v1.route_pb2 import TopicPermission
+from ariane_admin.asking.topic_attributes import SHOWN_SINCE
 from ariane_admin.console.api import Asker, silence
 from ariane_admin.console.blocks import (
     Cell,
@@ -116,6 +117,7 @@ async def topic(ask: Asker, request: Request) -> Page:
             _queues(queues.queues, more),
             _sending(name),
             _update(found),
+            *_purging(found),
             Form(
                 "Delete this topic",
                 "/topics/delete",
@@ -238,6 +240,19 @@ def _update(found: topic_pb.ClusterTopic) -> Form:
         ),
         "Change",
     )
+
+
+def _purging(found: topic_pb.ClusterTopic) -> Iterable[Form]:
+    name = Input("topic", value=found.topic, kind="hidden")
+    yield Form(
+        "Purge this topic",
+        "/topics/purge",
+        (name, Input("before", "Only messages stored before, UTC", kind="datetime-local")),
+        "Hide messages",
+        danger=True,
+    )
+    if any(SHOWN_SINCE in each.topic.attributes for each in found.placements):
+        yield Form("Undo a purge", "/topics/unpurge", (name,), "Show messages again")
 
 
 def _either(texts: Iterable[str]) -> str:
