@@ -177,6 +177,33 @@ async def test_what_a_replica_lost_while_it_was_down_is_fetched_before_it_is_in_
         assert len(set(await bodies_in(cluster))) == 2500
 
 
+async def test_a_bit_that_was_turned_in_old_bytes_is_found_and_mended(
+    local_cluster, tmp_path, until
+):
+    """Nothing else reads them: the replica was in sync, and would have been elected so."""
+    async with local_cluster(*QUICK, *SMALL_SEGMENTS, replicas=1) as cluster:
+        [first], [second] = cluster.brokers, cluster.replicas
+        await in_sync(first, 0, 1)
+        await filled(cluster)
+        await second.stop()
+        with segments_of(tmp_path, second)[0].open("r+b") as file:
+            file.seek(200_000)
+            [byte] = file.read(1)
+            file.seek(200_000)
+            file.write(bytes([byte ^ 4]))
+        await second.start()
+
+        async def mended():
+            return "log_mended" in second.log_path.read_text()
+
+        await until(mended)
+        await back_in_sync(second, 1)
+        first.kill()
+        await first.wait()
+        await in_sync(second, 1)
+        assert len(set(await bodies_in(cluster))) == 2500
+
+
 async def test_an_older_store_is_out_of_sync_until_it_has_caught_up(local_cluster, tmp_path):
     """Also if nobody had time to write into the row what its set has confirmed since."""
     # The lease is renewed every 2 s, and sending takes less.

@@ -99,3 +99,29 @@ def test_a_range_that_both_copies_miss_is_not_sound_in_either(copies):
             file.write(bytes(2000))
         assert not store.copying.is_sound(LogRange(8192, 16384))
         assert store.damage
+
+
+def test_a_turned_bit_is_found_by_looking_through_the_log_part_by_part(copies):
+    whole, _ = copies
+    with Store.open(whole, CONFIG) as store:
+        end = store.max_offset
+        place, count = store.min_offset, 0
+        while place < end:
+            place, count = store.copying.check_part(place, end, 1000), count + 1
+        assert count > 2
+        assert store.copying.missing(0) == ()
+    turn_a_bit(whole)
+    with Store.open(whole, CONFIG) as store:
+        assert store.copying.missing(0) == (), "the start has not read it"
+        assert store.copying.check_part(0, end, end) >= end
+        [damaged] = store.copying.missing(0)
+        assert damaged.begin <= 8192 + 700 < damaged.end
+        assert store.copying.check_part(end, end, 1) == end
+
+
+def turn_a_bit(folder):
+    with segment(folder, 1).open("r+b") as file:
+        file.seek(700)
+        [byte] = file.read(1)
+        file.seek(700)
+        file.write(bytes([byte ^ 4]))

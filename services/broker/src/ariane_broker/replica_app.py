@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from ariane_broker.environment import Environment
+from ariane_broker.following.log_checking import STEP_S, LogChecking
 from ariane_broker.following.log_mending import LogMending
 from ariane_broker.following.lost_end import LostEnd
 from ariane_broker.following.replica_client import ReplicaClient, ReplicaIdentity
@@ -224,8 +225,16 @@ def compose_replica(environment: Environment, on_won: Callable[[WonElection], No
         read_state=reading.read_state,
         hide=reading.hide,
         hiding=reading.hiding,
+        checking=_checking(environment, store, client),
     )
     return life
+
+
+def _checking(environment: Environment, store: Store, client: ReplicaClient) -> Loop:
+    checking = LogChecking(
+        store, environment.threads.keeper, agreement_count=lambda: client.agreement_count
+    )
+    return Loop("log-check", checking.step, interval_s=STEP_S, clock=environment.clock)
 
 
 def _mending(

@@ -50,6 +50,7 @@ async def life():
         read_state=nothing,
         hide=nothing,
         hiding=None,
+        checking=None,
     )
     row = ReplicaSet().begun(0, "h:0", set_id="s").at(1, "h:1").elected(0, 1)
     life._standing = SimpleNamespace(

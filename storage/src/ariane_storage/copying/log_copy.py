@@ -90,14 +90,41 @@ class LogCopy:
         log, quarantine = parts.log, parts.quarantine
         if not log.min_offset <= wanted.begin < wanted.end <= log.write_offset:
             return False
-        for event in scan(log.walk(wanted.begin), wanted.begin):
-            if isinstance(event, Damage):
-                quarantine.add(event)
-            if isinstance(event, Ending) or event.end >= wanted.end:
-                break
+        self._check_until(wanted.begin, wanted.end)
         return not any(
             one.begin < wanted.end and one.end > wanted.begin for one in quarantine.ranges
         )
+
+    def check_part(self, begin: int, end: int, bytes_max: int) -> int:
+        """Note damage in a part of the log. Blocks; any thread.
+
+        Args:
+            begin: Commit-log offset at which a record begins.
+            end: Commit-log offset behind all that is to be checked, in several calls.
+            bytes_max: About how much of it this call reads.
+
+        Returns:
+            Where the next call begins; ``end`` or more if there is nothing left.
+
+        Raises:
+            BytesUnreadable: The disk cannot read it.
+        """
+        log = self._parts.log
+        begin = max(begin, log.min_offset)  # Retention goes on.
+        if begin >= min(end, log.write_offset):
+            return end
+        return self._check_until(begin, min(end, log.write_offset, begin + bytes_max)) or end
+
+    def _check_until(self, begin: int, end: int) -> int:
+        """Note damage between two offsets; return where a record begins behind, or 0 if none."""
+        for event in scan(self._parts.log.walk(begin), begin):
+            if isinstance(event, Ending):
+                return 0
+            if isinstance(event, Damage):
+                self._parts.quarantine.add(event)
+            if event.end >= end:
+                return event.end
+        return 0
 
     def mend(self, commit_log_offset: int, content: bytes) -> None:
         """Write bytes of another copy into a damaged or missing range. Blocks.

@@ -80,13 +80,14 @@ class ReplicaLife:
         read_state: Callable[[], Awaitable[None]],
         hide: Callable[[], Awaitable[None]],
         hiding: Loop,
+        checking: Loop,
     ) -> None:
         """``make_standing`` takes the replica's address, and whether its log may lack its end.
 
         ``may_lack_end`` tells that from whether the previous process has crashed; it blocks, and
         keeps the answer over starts. ``on_elected`` is called with an election that was won; the
         shared row then stays open. ``hide`` hides messages that are too old for their topics, or
-        purged, and ``hiding`` does so again and again.
+        purged, and ``hiding`` does so again and again. ``checking`` looks for damage in the log.
         """
         self._environment = environment
         self._log = log
@@ -100,6 +101,7 @@ class ReplicaLife:
         self._read_state = read_state
         self._hide = hide
         self._hiding = hiding
+        self._checking = checking
         self._standing: Standing | None = None
         self._following: asyncio.Task[None] | None = None
         self._followed = ("", 0)
@@ -199,6 +201,7 @@ class ReplicaLife:
         """
         self._log.keeping.start()
         self._hiding.start()
+        self._checking.start()
         self._watching.start(at_once=True)
         with suppress(TimeoutError):
             async with asyncio.timeout(
@@ -222,6 +225,7 @@ class ReplicaLife:
         await self._watching.stop()
         await self._stop_following()
         await self._hiding.stop()
+        await self._checking.stop()
         await self._log.keeping.stop()
         await asyncio.to_thread(threads.flusher.shutdown)
         await asyncio.to_thread(threads.keeper.shutdown)
