@@ -247,15 +247,6 @@ class Row:
             name: then_s for name, then_s in refused_s.items() if then_s > self.not_before_s
         }
 
-    def go_elsewhere(self, is_welcome: Callable[[str], bool]) -> None:
-        """Choose another queue, if possible of a welcome broker; a row that cannot move stays.
-
-        Raises:
-            SendError: No broker takes messages for the topic.
-        """
-        if self.choose_other is not None and self.movable:
-            self.queue = self.choose_other(is_welcome)
-
     def other_queue(self) -> MessageQueue | None:
         """Another queue of the same broker for a part of the messages; None if there is none."""
         if self.choose_other is None:

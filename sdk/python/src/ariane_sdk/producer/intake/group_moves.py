@@ -18,13 +18,12 @@ sender named the queue do not move.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import TypeAlias
 
 from ariane_sdk.errors import ArianeError, SendError
 from ariane_sdk.message import Message, SendResult
-from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.producer.accumulator.row import Row
 from ariane_sdk.producer.accumulator.topic_info import SendOptions, TopicInfo
 from ariane_sdk.producer.sending.sending import Sending
@@ -58,7 +57,7 @@ class GroupMoves:
         Returns:
             Whether the row's queue is lost; for other rows the caller decides.
         """
-        if row.maybe_stored or not _is_homeless(row, info.route):
+        if row.maybe_stored or not _has_lost_queue(row, info.route):
             return False
         self._look_again(info)
         return True
@@ -66,27 +65,27 @@ class GroupMoves:
     def _look_again(self, info: TopicInfo) -> None:
         """Move rows, unless the awaited row is still in flight."""
         row, route = self._awaited.get(info.topic, (None, None))
-        if row is None or row.settled or info.route is not route or not _is_away(row):
+        if row is None or row.settled or info.route is not route or not _may_be_stored(row):
             self._move(info)
 
     def _move(self, info: TopicInfo) -> None:
         """Move the rows of lost queues, now or when none of them is in flight."""
         grouped = [row for row in self._sending.unsettled.of_topic(info.topic) if row.grouped]
-        homeless = [row for row in grouped if _is_homeless(row, info.route)]
-        self._sending.release(set(grouped).difference(homeless))
+        without_queue = [row for row in grouped if _has_lost_queue(row, info.route)]
+        self._sending.release(set(grouped).difference(without_queue))
         # The row sent last mostly lands last.
-        away = next(filter(_is_away, reversed(homeless)), None)
-        if away is not None:
-            self._awaited[info.topic] = away, info.route
+        awaited = next(filter(_may_be_stored, reversed(without_queue)), None)
+        if awaited is not None:
+            self._awaited[info.topic] = awaited, info.route
             self._sending.unsettled.await_landing(info.topic, partial(self._look_again, info))
             return
         self._awaited.pop(info.topic, None)
         self._sending.unsettled.await_landing(info.topic, None)
         info.follow_groups()
-        if homeless:
-            self._sending.take_out(homeless)
+        if without_queue:
+            self._sending.take_out(without_queue)
             info.close_pinned()
-            for row in homeless:
+            for row in without_queue:
                 self._send_anew(info, row)
             # Later messages have later deadlines than these.
             info.close_pinned()
@@ -104,22 +103,18 @@ class GroupMoves:
                 row.deadline_s = min(row.deadline_s, deadline_s)
 
 
-def _is_away(row: Row) -> bool:
+def _may_be_stored(row: Row) -> bool:
     """Whether a row may be stored in its queue by now, or soon."""
     return row.in_flight or row.maybe_stored
 
 
-def _is_homeless(row: Row, route: Route | None) -> bool:
+def _has_lost_queue(row: Row, route: Route | None) -> bool:
     """Whether a row is of message groups that the route puts into other queues."""
     if route is None or not row.grouped:
         return False
-    return _is_gone(row.queue, route.group_queues, route)
-
-
-def _is_gone(queue: MessageQueue, group_queues: Sequence[MessageQueue], route: Route) -> bool:
-    broker = route.broker(queue.broker_name)
+    broker = route.broker(row.queue.broker_name)
     is_there = broker is not None and bool(broker.primary_address)
-    return is_there and bool(group_queues) and queue not in group_queues
+    return is_there and bool(route.group_queues) and row.queue not in route.group_queues
 
 
 def _refusal(error: ArianeError) -> SendError:

@@ -3,7 +3,7 @@
 * Without a message group: **sticky round robin**. One queue gets as many messages as make a
 worthwhile row, then the next queue gets as many. Messages that are sent together are spread over
 all queues, and rows grow large without waiting. Brokers take turns: a busy broker is skipped
-while another is idle. ``sending.latency`` has the variant that also skips slow brokers.
+while another is idle. ``latency`` has the variant that also skips slow brokers.
 * With a message group: the queue follows from the group alone, so that its messages stay in order.
 """
 

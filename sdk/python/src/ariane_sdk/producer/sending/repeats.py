@@ -203,9 +203,14 @@ class Repeats:
         return False
 
     def _choose(self, row: Row, is_wanted: Callable[[str], bool]) -> bool:
-        """Choose the next queue of a movable row; it fails if no broker takes the topic."""
+        """Choose another queue for a row, if possible of a wanted broker; a pinned row stays.
+
+        Returns:
+            False if no broker takes the topic: then the row fails.
+        """
         try:
-            row.go_elsewhere(is_wanted)
+            if row.choose_other is not None and row.movable:
+                row.queue = row.choose_other(is_wanted)
         except ArianeError as error:
             self._unsettled.fail(row, CallError(str(error), reason=error.reason, retriable=True))
             return False

@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 
 from ariane.broker.v1.send_service_pb2 import (
     AppendRecordsRequest,
-    AppendRowResult,
     AppendTable,
     AppendTableResult,
 )
@@ -241,7 +240,11 @@ def settle_rows(
             if other.HasField("error"):
                 refused.append((row, error_from_status(other.error, peer=peer)))
                 continue
-            stored = _other(stored, other)
+            stored = stored._replace(
+                acknowledged_level=_LEVELS[other.acknowledged_level],
+                store_timestamp_ms=other.store_time.ToMilliseconds(),
+                duplicate=other.duplicate,
+            )
         offsets = places.record_offsets[record - count : record]
         if row.table is None:
             log_offsets = offsets or accumulate(
@@ -264,15 +267,6 @@ def _settle_table(row: Row, stored: StoredRow, log_offsets: NDArray[np.int64]) -
 def _offsets(sizes: NDArray[np.int32], first: int) -> NDArray[np.int64]:
     """The commit-log offsets of records that follow one another."""
     return np.cumsum(sizes, dtype=np.int64) - sizes + first
-
-
-def _other(stored: StoredRow, other: AppendRowResult) -> StoredRow:
-    """What became of a row that is not as the others."""
-    return stored._replace(
-        acknowledged_level=_LEVELS[other.acknowledged_level],
-        store_timestamp_ms=other.store_time.ToMilliseconds(),
-        duplicate=other.duplicate,
-    )
 
 
 def _places(result: AppendTableResult, row_count: int, record_count: int) -> _Places:
