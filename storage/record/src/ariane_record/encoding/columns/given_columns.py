@@ -27,7 +27,6 @@ from ariane_record.layout import KEY_SEPARATOR
 _CONTROL_CHARACTERS: Final = r"\p{Cc}"
 _SPACE: Final = 0x20
 _DELETE: Final = 0x7F
-_FEW_PAIRS: Final = 64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -202,15 +201,8 @@ def checked_properties(array: Any) -> Lists:
 
 def _refuse_repeated(names: NDArray[np.int32], lists: Lists) -> None:
     """Refuse a row that has one name twice: readers keep only the last one."""
-    most = int(lists.counts.max(initial=0))
     rows = np.repeat(np.arange(len(lists.counts)), lists.counts)
-    if most <= _FEW_PAIRS:
-        for gap in range(1, most):
-            same = (names[gap:] == names[:-gap]) & (rows[gap:] == rows[:-gap])
-            if same.any():
-                raise IllegalColumn("properties", "a name twice", int(rows[np.argmax(same)]))
-        return
-    marks = rows * (int(names.max()) + 1) + names
+    marks = rows * (int(names.max(initial=0)) + 1) + names
     _, first = np.unique(marks, return_index=True)
     if len(first) < len(marks):
         again = np.setdiff1d(np.arange(len(marks)), first)
