@@ -1,4 +1,5 @@
 import asyncio
+from array import array
 from dataclasses import replace
 
 import grpc
@@ -166,6 +167,12 @@ async def test_an_unknown_topic_is_said_to_be_unknown(world):
     assert isinstance(caught.value.__cause__, errors.RouteNotFound)
     assert isinstance(batch.value.outcomes[0], errors.SendError)
     assert batch.value.outcomes[1].queue_offset == 0
+
+
+async def test_any_buffer_is_a_body_before_and_after_the_route_is_known(world):
+    async with Producer(world.name_servers) as producer:
+        for _ in range(2):
+            await producer.send(Message("orders", array("B", b"body")))
 
 
 async def test_messages_wait_for_a_name_server_that_is_away_for_a_moment(world):

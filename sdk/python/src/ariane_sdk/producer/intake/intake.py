@@ -55,7 +55,7 @@ class Intake:
             parts.unsettled,
             clock=clock,
             timeout_s=settings.send_timeout_s,
-            put=self._put_now,
+            put=self._put_parked,
         )
         self._moves = GroupMoves(sending, self._place_anew)
         parts.routes.on_change(self._follow)
@@ -140,7 +140,6 @@ class Intake:
         try:
             info = self._info(message.topic)
             if self._route_wait.must_wait(info, message, options):
-                check_types(message)
                 self.encoding.check(message)
                 self._route_wait.park(info, message, options, future)
             else:
@@ -257,6 +256,19 @@ class Intake:
     async def wait_for_routes(self) -> None:
         """Wait until no message waits for a route."""
         await self._route_wait.wait_for_all(self._topics.values())
+
+    def _put_parked(
+        self,
+        info: TopicInfo,
+        message: Message,
+        options: SendOptions,
+        future: asyncio.Future[SendResult] | None,
+    ) -> None:
+        try:
+            self._put_now(info, message, options, future)
+        except TYPE_ERRORS:
+            check_types(message)
+            raise
 
     def _put_now(
         self,
