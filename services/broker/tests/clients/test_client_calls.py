@@ -72,24 +72,33 @@ async def test_what_a_member_holds_is_known_until_it_says_otherwise(broker):
         cause="no\nbank " * 100,
     )
     hold.age.FromSeconds(90)
+    hold.remaining.FromMilliseconds(30)
     unknown = question_pb.QueueHold(consumer_group="group", topic="orders", reason=77)
     for holds in ([hold, unknown], []):
         heartbeat = client_pb.ClientHeartbeat(holds=holds)
         await call.write(client_pb.AttachRequest(heartbeat=heartbeat))
         await next_notice(call, "heartbeat_accepted")
+        await asyncio.sleep(0.04)  # It lasts, although the member says nothing more.
         (listed,) = (await broker.clients.ListClients(client_pb.ListClientsRequest())).clients
         known = {}
         for group in ("group", "other"):
             request = client_pb.ListGroupMembersRequest(consumer_group=group)
             (member,) = (await broker.clients.ListGroupMembers(request)).members
             known[group] = list(member.holds)
-        assert known == {"group": list(listed.holds), "other": []}
+        assert {group: len(found) for group, found in known.items()} == {
+            "group": len(listed.holds),
+            "other": 0,
+        }
         if holds:
             (found,) = listed.holds
             assert len(found.cause) == 255
             assert "\n" not in found.cause
-            found.cause = hold.cause
-            assert found == hold
+            for each in found, *known["group"]:
+                assert each.age.ToMilliseconds() >= 90_040
+                assert each.remaining.ToMilliseconds() == 0
+                each.cause, each.age.seconds, each.age.nanos = hold.cause, 90, 0
+                each.remaining.CopyFrom(hold.remaining)
+                assert each == hold
     assert list(listed.holds) == []
 
 

@@ -49,6 +49,8 @@ class AttachedClient:
     """Made anew at each start of the client; perhaps empty."""
     holds: tuple[QueueHold, ...] = ()
     """What it hands out nothing of, by its last heartbeat."""
+    holds_told: float = 0.0
+    """When that was, by the monotonic clock, in seconds."""
     caller: Caller | None = None
     """Who attached it; None inside the process."""
 

@@ -141,6 +141,10 @@ class ClientTable:
         client.last_heard_ms = self._clock.now_ms()
         client.last_heard = self._clock.monotonic()
 
+    def since_holds_ms(self, client: AttachedClient) -> int:
+        """How long ago a client has said what it holds."""
+        return round((self._clock.monotonic() - client.holds_told) * 1000)
+
     def change_memberships(
         self, client: AttachedClient, memberships: tuple[Membership, ...]
     ) -> None:

@@ -145,7 +145,7 @@ class ClientServicer(ClientServiceServicer):
         members: list[_Member] = [*self._table.walk(group), *away]
         page: Page[_Member] = await wanted.page_in_turns(members, _by_id)
         return client_pb.ListGroupMembersResponse(
-            members=await in_turns(_member(member, group) for member in page.entries),
+            members=await in_turns(self._member(member, group) for member in page.entries),
             next_page_token=page.next_page_token,
         )
 
@@ -161,8 +161,46 @@ class ClientServicer(ClientServiceServicer):
         )
         page = await wanted.page_in_turns(self._table.walk(), _by_id)
         return client_pb.ListClientsResponse(
-            clients=await in_turns(map(_client_message, page.entries)),
+            clients=await in_turns(map(self._client_message, page.entries)),
             next_page_token=page.next_page_token,
+        )
+
+    def _member(self, client: _Member, group: str) -> client_pb.GroupMember | None:
+        if isinstance(client, AbsentMember):
+            return client_pb.GroupMember(
+                client_id=client.client_id,
+                membership=membership_message(client.membership),
+                address=client.address,
+                away=True,
+            )
+        membership = client.memberships.get(group)
+        if membership is None:
+            return None  # It has left meanwhile.
+        return client_pb.GroupMember(
+            client_id=client.client_id,
+            membership=membership_message(membership),
+            address=client.address,
+            holds=[
+                hold_message(hold, self._table.since_holds_ms(client))
+                for hold in client.holds
+                if hold.consumer_group == group
+            ],
+        )
+
+    def _client_message(self, client: AttachedClient) -> client_pb.AttachedClient:
+        return client_pb.AttachedClient(
+            hello=client_pb.ClientHello(
+                client_id=client.client_id,
+                language=client.language,
+                sdk_version=client.sdk_version,
+                producer_groups=client.producer_groups,
+                memberships=map(membership_message, client.memberships.values()),
+            ),
+            address=client.address,
+            attach_time=time_of(client.attach_time_ms),
+            last_heard_time=time_of(client.last_heard_ms),
+            holds=[hold_message(hold, self._table.since_holds_ms(client)) for hold in client.holds],
+            gateways=_gateways_of(client),
         )
 
     async def ListProducers(
@@ -281,6 +319,7 @@ class ClientServicer(ClientServiceServicer):
                         memberships = memberships_of(request.heartbeat.memberships)
                         await self._admission.change_memberships(client, memberships)
                     client.holds = holds_of(request.heartbeat.holds)
+                    client.holds_told = client.last_heard
                     client.outbox.put(HeartbeatHeard())
                     await in_turns(relayed.beat())
                 elif content == "relayed_clients":
@@ -335,25 +374,6 @@ def _gateways_of(client: AttachedClient) -> list[str]:
 _Member: TypeAlias = AttachedClient | AbsentMember
 
 
-def _member(client: _Member, group: str) -> client_pb.GroupMember | None:
-    if isinstance(client, AbsentMember):
-        return client_pb.GroupMember(
-            client_id=client.client_id,
-            membership=membership_message(client.membership),
-            address=client.address,
-            away=True,
-        )
-    membership = client.memberships.get(group)
-    if membership is None:
-        return None  # It has left meanwhile.
-    return client_pb.GroupMember(
-        client_id=client.client_id,
-        membership=membership_message(membership),
-        address=client.address,
-        holds=[hold_message(hold) for hold in client.holds if hold.consumer_group == group],
-    )
-
-
 def _locked_queue(queue: QueueKey, epoch: int) -> lock_pb.LockedQueue:
     return lock_pb.LockedQueue(topic=queue.topic, queue_id=queue.queue_id, lock_epoch=epoch)
 
@@ -389,23 +409,6 @@ def _notice_message(notice: PlainNotice) -> client_pb.AttachResponse:
         case HeartbeatHeard():
             heard = client_pb.HeartbeatAccepted()
             return client_pb.AttachResponse(heartbeat_accepted=heard)
-
-
-def _client_message(client: AttachedClient) -> client_pb.AttachedClient:
-    return client_pb.AttachedClient(
-        hello=client_pb.ClientHello(
-            client_id=client.client_id,
-            language=client.language,
-            sdk_version=client.sdk_version,
-            producer_groups=client.producer_groups,
-            memberships=map(membership_message, client.memberships.values()),
-        ),
-        address=client.address,
-        attach_time=time_of(client.attach_time_ms),
-        last_heard_time=time_of(client.last_heard_ms),
-        holds=map(hold_message, client.holds),
-        gateways=_gateways_of(client),
-    )
 
 
 def _producer_message(producer: TopicProducer, now_ms: int) -> producer_pb.TopicProducer:

@@ -40,8 +40,9 @@ def holds_of(holds: Iterable[question_pb.QueueHold]) -> tuple[QueueHold, ...]:
     )
 
 
-def hold_message(hold: QueueHold) -> question_pb.QueueHold:
-    """A hold as a message for operators."""
+def hold_message(hold: QueueHold, since_ms: int) -> question_pb.QueueHold:
+    """A hold as a message for operators, so many milliseconds after the client has told it."""
+    remaining_ms = None if hold.remaining_ms is None else max(0, hold.remaining_ms - since_ms)
     return question_pb.QueueHold(
         consumer_group=hold.consumer_group,
         topic=hold.topic,
@@ -50,7 +51,7 @@ def hold_message(hold: QueueHold) -> question_pb.QueueHold:
         reason=_REASON_VALUES[hold.reason],
         queue_offset=hold.queue_offset,
         attempts=hold.attempts,
-        age=span_of(hold.age_ms / 1000),
+        age=span_of((hold.age_ms + since_ms) / 1000),
         cause=hold.cause,
-        remaining=None if hold.remaining_ms is None else span_of(hold.remaining_ms / 1000),
+        remaining=None if remaining_ms is None else span_of(remaining_ms / 1000),
     )
