@@ -11,8 +11,10 @@ from google.protobuf.duration_pb2 import Duration
 from grpc import aio
 
 from ariane.broker.v1 import group_service_pb2 as group_pb
+from ariane.broker.v1.client_question_pb2 import QueueHold
 from ariane.broker.v1.group_service_pb2_grpc import GroupServiceStub
 from ariane_sdk import Breaker, ClusterClient, Message, MessageQueue, Producer, PushConsumer
+from ariane_sdk.client.hold import keys_of
 from ariane_sdk.consumer.delivery.breaker import BrokenDelivery
 from ariane_sdk.errors import ConsumptionHeld, IllegalArgument, MessagesFailed
 from sdk.python.tests.consumer.push_side import BRISK, wait_until
@@ -221,3 +223,8 @@ async def test_a_breaker_opens_at_its_ratio_and_a_success_ends_its_trial():
         Breaker(failure_ratio=0)
     with pytest.raises(IllegalArgument, match="hold_s"):
         ConsumptionHeld(-1)
+
+
+def test_brokers_are_told_when_the_tries_of_a_held_message_have_doubled():
+    keys = [keys_of([QueueHold(topic="t", attempts=count)]) for count in range(1, 9)]
+    assert [len({*keys[:count]}) for count in range(1, 9)] == [1, 2, 2, 3, 3, 3, 3, 4]

@@ -14,6 +14,7 @@ from ariane.admin.v1 import lag_service_pb2 as lag_pb
 from ariane.admin.v1.client_service_pb2_grpc import ClientServiceStub
 from ariane.admin.v1.group_service_pb2_grpc import GroupServiceStub
 from ariane.admin.v1.lag_service_pb2_grpc import LagServiceStub
+from ariane.broker.v1.client_question_pb2 import HOLD_REASON_PAUSED
 from ariane.broker.v1.group_service_pb2 import (
     ConsumerGroup,
     ConsumerGroupChange,
@@ -123,6 +124,15 @@ async def test_backlogs_members_and_offsets_of_a_live_group(cluster, groups, adm
         )
         assert state.client.client.hello.client_id == member.member.client_id
         assert state.state.facts
+        consumer.pause()
+        asked = group_pb.ListGroupMembersRequest(consumer_group="adm-crew")
+        assert len(member.broker_names) == 2
+        async with ClusterClient(cluster.name_servers) as client, asyncio.timeout(60):
+            for name in member.broker_names:
+                while not (await client.list_members("adm-crew", broker_names=[name]))[0].holds:  # noqa: ASYNC110 - of a broker
+                    await asyncio.sleep(0.05)
+        [member] = (await groups.ListGroupMembers(asked)).members
+        assert [hold.reason for hold in member.member.holds] == [HOLD_REASON_PAUSED]
     reset = group_pb.ResetGroupOffsetsRequest(consumer_group="adm-crew", topic=work, earliest=True)
     reset.validate_only = True
     told = await groups.ResetGroupOffsets(reset)

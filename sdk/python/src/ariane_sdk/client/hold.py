@@ -23,8 +23,9 @@ BREAKER_OPEN: Final = HOLD_REASON_BREAKER_OPEN
 
 CAUSE_LENGTH_MAX: Final = 255
 
-HoldKey: TypeAlias = tuple[str, int, int, int]
-"""What tells holds of one broker apart: topic, queue id, reason, queue offset."""
+HoldKey: TypeAlias = tuple[str, int, int, int, int]
+"""What tells holds of one broker apart: topic, queue id, reason, queue offset, and how often the
+message was tried, of which only doubling counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,5 +72,12 @@ class Hold:
 def keys_of(holds: Iterable[QueueHold]) -> frozenset[HoldKey]:
     """What brokers are told at once when it changes; the rest comes with the next heartbeat."""
     return frozenset(
-        (hold.topic, hold.queue_id, int(hold.reason), hold.queue_offset) for hold in holds
+        (
+            hold.topic,
+            hold.queue_id,
+            int(hold.reason),
+            hold.queue_offset,
+            hold.attempts.bit_length(),
+        )
+        for hold in holds
     )

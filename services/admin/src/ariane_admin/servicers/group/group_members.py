@@ -37,8 +37,11 @@ async def list_members(
                 entry = group_pb.ClusterGroupMember(member=member)
                 members[member.client_id] = entry
             else:
-                # Each broker knows what is held of its own queues.
-                entry.member.holds.extend(h for h in member.holds if h not in entry.member.holds)
+                # Each broker knows what is held of its own queues, and what holds all.
+                known = {hold.reason for hold in entry.member.holds if not hold.topic}
+                entry.member.holds.extend(
+                    hold for hold in member.holds if hold.topic or hold.reason not in known
+                )
             entry.broker_names.append(broker_name)
     page = cluster.page(
         sorted(members),
