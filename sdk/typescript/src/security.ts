@@ -2,7 +2,8 @@ import { createHash, createPrivateKey, type KeyObject, randomBytes, sign } from 
 import { readFileSync, statSync } from "node:fs";
 import { checkServerIdentity, createSecureContext, type PeerCertificate } from "node:tls";
 import {
-  ChannelCredentials, type ClientOptions, type Interceptor, InterceptingCall, Metadata, type ServiceError, status as Code,
+  ChannelCredentials, type ClientOptions, type ClientUnaryCall, type Interceptor, InterceptingCall, Metadata, type ServiceError,
+  status as Code,
 } from "@grpc/grpc-js";
 import { ArianeError } from "./errors.js";
 import { FinishLoginRequest, LoginServiceClient } from "./generated/ariane/common/v1/login_service.js";
@@ -111,15 +112,10 @@ export class Security {
   /** How stubs to a process are made. */
   access(peer: Peer, options: Partial<ClientOptions>, clusterOf: (broker: string) => string | undefined): Access {
     const host = peer.address.slice(0, peer.address.lastIndexOf(":")).replace(/^\[|\]$/g, "");
-    let shown: PeerCertificate | undefined;
     let credentials = ChannelCredentials.createInsecure();
     if (this.tls) {
       credentials = ChannelCredentials.createFromSecureContext(this.context(this.tls), {
-        checkServerIdentity: (_, certificate) => {
-          const wrong = checkServerIdentity(host, certificate) ?? check(peer, certificate);
-          if (!wrong) shown = certificate;
-          return wrong;
-        },
+        checkServerIdentity: (_, certificate) => checkServerIdentity(host, certificate) ?? check(peer, certificate),
       });
       // What it is called otherwise is checked above, and an address is no name for TLS.
       options = { ...options, "grpc.ssl_target_name_override": "ariane" };
@@ -131,7 +127,7 @@ export class Security {
       throw new ArianeError(text, Code.FAILED_PRECONDITION);
     }
     const stub = new LoginServiceClient(peer.address, credentials, options);
-    const session = new Session(stub, this.source, () => shown);
+    const session = new Session(stub, this.source);
     return { credentials, options: { ...options, interceptors: [...options.interceptors!, session.interceptor] }, close: () => stub.close() };
   }
 }
@@ -154,10 +150,7 @@ class Session {
   private endsAt = 0;
   private asking: Promise<void> | undefined;
 
-  constructor(
-    private readonly stub: LoginServiceClient, private readonly source: Credentials,
-    private readonly shown: () => PeerCertificate | undefined,
-  ) {}
+  constructor(private readonly stub: LoginServiceClient, private readonly source: Credentials) {}
 
   readonly interceptor: Interceptor = (options, next) => new InterceptingCall(next(options), {
     start: (metadata, listener, go) => {
@@ -197,7 +190,7 @@ class Session {
   private async prove(): Promise<void> {
     const { source } = this;
     const request = typeof source === "string" ? { key: await this.proof(source) } : { bearerToken: await source() };
-    const answer = await this.call((s) => s.finishLogin, FinishLoginRequest.fromPartial(request));
+    const [answer] = await this.call((s) => s.finishLogin, FinishLoginRequest.fromPartial(request));
     const { seconds, nanos } = answer.lifetime!;
     const lifeMs = Number(seconds) * 1000 + nanos / 1e6;
     this.token = answer.sessionToken;
@@ -205,11 +198,10 @@ class Session {
     this.endsAt = Date.now() + lifeMs;
   }
 
-  /** Sign both nonces, the server's certificate and its name. */
+  /** Sign both nonces, and the certificate and name of the server at the other end of this very connection. */
   private async proof(path: string): Promise<{ credentialId: string; clientNonce: Buffer; signature: Buffer }> {
-    const { serverNonce } = await this.call((s) => s.beginLogin, {});
+    const [{ serverNonce }, shown] = await this.call((s) => s.beginLogin, {});
     const [credentialId, key] = readKey(path);
-    const shown = this.shown();
     const name = Buffer.from(shown ? memberOf(shown)![0] : "");
     const fingerprint = shown ? createHash("sha256").update(shown.raw).digest() : Buffer.alloc(32);
     const clientNonce = randomBytes(32);
@@ -220,16 +212,18 @@ class Session {
     return { credentialId, clientNonce, signature: sign(null, text, key) };
   }
 
+  /** The answer, and the certificate of the connection that it came over; none in plain text. */
   private call<Q, A>(
     method: (stub: LoginServiceClient) => (
       request: Q, metadata: Metadata, options: { deadline: number }, callback: (error: ServiceError | null, answer: A) => void,
-    ) => unknown,
+    ) => ClientUnaryCall,
     request: Q,
-  ): Promise<A> {
+  ): Promise<[A, PeerCertificate | undefined]> {
     return new Promise((resolve, reject) => {
-      method(this.stub).call(this.stub, request, new Metadata(), { deadline: Date.now() + LOGIN_MS }, (error, answer) => {
+      const options = { deadline: Date.now() + LOGIN_MS };
+      const call = method(this.stub).call(this.stub, request, new Metadata(), options, (error, answer) => {
         if (error) reject(error);
-        else resolve(answer);
+        else resolve([answer, call.getAuthContext()?.sslPeerCertificate]);
       });
     });
   }
