@@ -2,6 +2,7 @@
 
 import pytest
 
+from ariane_admin.cli import main
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_sdk.sync import PushConsumer
 
@@ -40,6 +41,10 @@ def test_the_offsets_of_one_topic_go_and_the_group_begins_anew(
     assert ariane(*again) == "one\n"
 
 
-def test_what_is_not_there_is_told_and_deleted_topics_are_forgotten(consumed, ariane, ariane_json):
+def test_what_is_not_there_is_told_and_deleted_topics_are_forgotten(
+    consumed, ariane, ariane_json, capfd
+):
     ariane("group", "forget", "fo-nobody", "fo-orders", "--yes", status=ExitStatus.NOT_FOUND)
     assert ariane_json("group", "forget", "fo-group", "fo-nowhere", "--yes") == []
+    assert main(["group", "forget", "fo-group", "fo-nowhere", "--yes"]) == ExitStatus.DONE
+    assert "warning: group fo-group has no offset in topic fo-nowhere" in capfd.readouterr().err

@@ -114,7 +114,10 @@ def test_a_topic_is_purged_by_the_clocks_of_its_brokers_and_shown_again(ariane, 
     ariane("topic", "purge", "purged", "--before", "-1d", "--yes")
     assert since_of(ariane_json) == since
     ariane("topic", "purge", "purged", "--undo", "--before", "-1d", status=ExitStatus.USAGE)
-    ariane("topic", "purge", "purged", "--undo")
+    shown = ariane("topic", "purge", "purged", "--undo")
+    assert shown == (
+        "Shows, within 10 s, all messages of topic purged again that are still on 2 brokers.\n"
+    )
     assert since_of(ariane_json) == {None}
     ariane("topic", "purge", "nowhere", "--yes", status=ExitStatus.NOT_FOUND)
 

@@ -120,7 +120,7 @@ async def test_a_topic_is_purged_after_a_preview_and_shown_again(new_page):
     await page.click("text=Hide messages")
     await page.wait_for_selector("text=2 messages would be hidden.")
     await page.click("text=Yes, do it")
-    await page.wait_for_selector("text=2 messages of topic by-mouse are hidden within 10 s.")
+    await page.wait_for_selector("text=Within 10 s, 2 messages of topic by-mouse will be hidden.")
     await page.click("text=Undo a purge")
     await page.click("text=Show messages again")
     await page.click("text=Yes, do it")

@@ -95,7 +95,7 @@ async def test_a_purge_shows_first_what_it_would_hide_and_says_what_it_could_not
     assert notice.text == "1,204 messages would be hidden. Not on broker-b: it is frozen."
     assert [[cell.text for cell in row] for row in table.rows] == [["broker-a", "", "1,204"]]
     told = await change.perform(Asker(api, ""), given)
-    assert told.startswith("1,204 messages of topic orders are hidden")
+    assert told.startswith("Within 10 s, 1,204 messages of topic orders will be hidden.")
     assert told.endswith("Not on broker-b: it is frozen.")
     assert "Not on broker-b" in await CHANGES["/topics/unpurge"].perform(Asker(api, ""), given)
     assert asked == [(True, False, 3600), (False, False, 3600), (False, True, 0)]

@@ -11,6 +11,7 @@ import click
 from ariane_admin.asking.cluster_doors import ClusterDoors
 from ariane_admin.asking.connection import run_async
 from ariane_admin.asking.options import question_options
+from ariane_admin.counted import counted
 from ariane_admin.doctor.cluster_facts import ClusterFacts, gather_facts
 from ariane_admin.doctor.diagnosis import diagnose
 from ariane_admin.doctor.findings import Finding, Severity
@@ -93,6 +94,6 @@ def _tell(findings: Sequence[Finding], output: Output, if_none: str) -> None:
 
 
 def _reached(facts: ClusterFacts) -> str:
-    counted = (("name server", len(facts.name_servers)), ("broker", len(facts.brokers)))
-    named = " and ".join(f"{count} {what}{'s' * (count != 1)}" for what, count in counted)
+    servers = counted(len(facts.name_servers), "name server")
+    named = f"{servers} and {counted(len(facts.brokers), 'broker')}"
     return f"No problem found: {named} answer at their addresses."

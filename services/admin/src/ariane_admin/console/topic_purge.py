@@ -11,6 +11,7 @@ from ariane_admin.console.blocks import Block, Cell, Notice, Table, number, to
 from ariane_admin.console.change import Change, Given, not_on
 from ariane_admin.console.pages.messages import time_in
 from ariane_admin.console.pages.topics import moment
+from ariane_admin.counted import counted
 
 
 def _request(given: Given) -> topic_pb.PurgeTopicRequest:
@@ -31,14 +32,14 @@ async def _preview(ask: Asker, given: Given) -> Sequence[Block]:
         for each in answer.hidden
     ]
     return (
-        Notice(f"{_count(answer)} messages would be hidden.{not_on(answer.outcomes)}"),
+        Notice(f"{_count(answer)} would be hidden.{not_on(answer.outcomes)}"),
         Table("What would be hidden", ("Broker", "Stored before", "Messages"), rows),
     )
 
 
 async def _purge(ask: Asker, given: Given) -> str:
     answer = await ask(ask.api.topics.PurgeTopic, _request(given))
-    told = f"{_count(answer)} messages of topic {given['topic']} are hidden within 10 s."
+    told = f"Within 10 s, {_count(answer)} of topic {given['topic']} will be hidden."
     return f"{told}{not_on(answer.outcomes)}"
 
 
@@ -50,7 +51,7 @@ async def _undo(ask: Asker, given: Given) -> str:
 
 
 def _count(answer: topic_pb.PurgeTopicResponse) -> str:
-    return f"{sum(each.message_count for each in answer.hidden):,}"
+    return counted(sum(each.message_count for each in answer.hidden), "message")
 
 
 def _topic_page(given: Given) -> str:

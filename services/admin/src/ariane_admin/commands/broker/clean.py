@@ -8,6 +8,7 @@ from ariane.admin.v1.cluster_service_pb2 import CleanBrokerRequest
 from ariane.broker.v1.broker_service_pb2 import CleanBrokerResponse
 from ariane_admin.asking.changing.changes import AdminChoice, administration, change_options
 from ariane_admin.asking.connection import run_async
+from ariane_admin.counted import counted
 from ariane_admin.terminal.confirmation import confirm, dry_run_option, yes_option
 from ariane_admin.terminal.output import Output
 from ariane_admin.times import moment_text
@@ -50,8 +51,9 @@ def clean(
     cleaned = run_async(work())
     does = "would delete" if dry_run else "deletes"
     output.done(
-        f"Broker {name} {does} {cleaned.segment_count:,} segments of {cleaned.byte_count:,} bytes,"
-        f" with {cleaned.message_count:,} messages.",
+        f"Broker {name} {does} {counted(cleaned.segment_count, 'segment')} of"
+        f" {counted(cleaned.byte_count, 'byte')},"
+        f" with {counted(cleaned.message_count, 'message')}.",
         {
             "broker": name,
             "segments": cleaned.segment_count,

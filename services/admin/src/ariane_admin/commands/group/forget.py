@@ -12,6 +12,7 @@ from ariane_admin.asking.changing.changes import (
     required,
 )
 from ariane_admin.asking.connection import run_async
+from ariane_admin.terminal.client_warnings import say_warning
 from ariane_admin.terminal.confirmation import confirm, dry_run_option, yes_option
 from ariane_admin.terminal.output import Output, Row
 
@@ -60,4 +61,9 @@ def forget(
             for each in answer.offsets
         ]
 
-    output.rows(("broker", "queue_id", "consumer_offset"), run_async(ask()))
+    rows = run_async(ask())
+    if not rows:
+        say_warning(
+            f"group {name} has no offset in topic {topic}; ariane group show {name} has all"
+        )
+    output.rows(("broker", "queue_id", "consumer_offset"), rows)

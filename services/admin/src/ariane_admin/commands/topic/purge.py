@@ -15,6 +15,7 @@ from ariane_admin.asking.changing.changes import (
     required,
 )
 from ariane_admin.asking.connection import run_async
+from ariane_admin.counted import counted
 from ariane_admin.messages.start_position import MomentType
 from ariane_admin.terminal.confirmation import confirm, dry_run_option, yes_option
 from ariane_admin.terminal.output import Output
@@ -79,9 +80,10 @@ def purge(
         "undo": undo,
         "dry_run": dry_run,
     }
+    brokers = counted(len(hidden), "broker")
     would = "Would hide" if dry_run else "Hides, within 10 s,"
-    text = f"{would} {count:,} messages of topic {name} on {len(hidden)} brokers."
+    text = f"{would} {counted(count, 'message')} of topic {name} on {brokers}."
     if undo:
         would = "Would show" if dry_run else "Shows, within 10 s,"
-        text = f"{would} all messages of topic {name} again that {len(hidden)} brokers still have."
+        text = f"{would} all messages of topic {name} again that are still on {brokers}."
     output.done(text, told)

@@ -33,6 +33,7 @@ from ariane_admin.console.blocks import (
 )
 from ariane_admin.console.charts import line_chart
 from ariane_admin.console.pages.alert_rows import alerts_table
+from ariane_admin.counted import counted
 
 REFRESH_S: Final = 5
 
@@ -93,8 +94,8 @@ async def overview(ask: Asker, _request: Request) -> Page:
 
 def _all_well(told: cluster_pb.DiagnoseClusterResponse) -> Notice:
     servers, brokers = told.name_server_count, told.broker_count
-    counted = f"{_counted(servers, 'name server')} and {_counted(brokers, 'broker')}"
-    return Notice(f"All is well: {counted} answer.", "good")
+    named = f"{counted(servers, 'name server')} and {counted(brokers, 'broker')}"
+    return Notice(f"All is well: {named} answer.", "good")
 
 
 async def or_failure(answer: Awaitable[_Answer]) -> _Answer | Notice:
@@ -146,10 +147,6 @@ def _tiles(cluster: cluster_pb.Cluster) -> Tiles:
             ("Not consumed yet", number(cluster.lag_message_count)),
         ]
     )
-
-
-def _counted(count: int, thing: str) -> str:
-    return f"{count:,} {thing}{'' if count == 1 else 's'}"
 
 
 def _linked(count: int, section: str) -> Cell:

@@ -1,0 +1,8 @@
+"""Counts of things, as people say them."""
+
+from __future__ import annotations
+
+
+def counted(count: int, thing: str) -> str:
+    """A count with its thing: ``1 broker``, ``1,204 messages``."""
+    return f"{count:,} {thing}{'s' * (count != 1)}"
