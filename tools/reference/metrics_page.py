@@ -13,6 +13,7 @@ from ariane_broker.replication.replication_measures import ReplicationMeasures
 from ariane_gateway.app import GatewayApp
 from ariane_namesrv.app import NamesrvApp
 from ariane_servicekit.observability.measures import SERIES_MAX, Instrument, Measures
+from ariane_servicekit.rpc.quota_measures import measure_quotas
 from ariane_servicekit.rpc.transport_measures import TransportMeasures, measure_certificate
 from ariane_txn_checker.app import CheckerApp
 from tools.reference.markdown import code, made_from, page, table
@@ -159,12 +160,16 @@ def _certificate(measures: Any) -> None:
     measure_certificate(measures, MagicMock(), MagicMock())
 
 
+def _quotas(measures: Any) -> None:
+    measure_quotas(measures, MagicMock())
+
+
 def _every_service() -> Iterator[str]:
     yield "## Every service"
     measures = TransportMeasures(MagicMock(), MagicMock())
     rows = [
         (code(each.prometheus), "counter" if each.grows else "gauge", each.description)
-        for each in (*_made(measures.make), *_made(_certificate))
+        for each in (*_made(measures.make), *_made(_quotas), *_made(_certificate))
     ]
     yield table(("Metric", "Kind", "What it is"), rows)
     yield f"""`{CALLS}` is a histogram of calls by `rpc_method` and
