@@ -24,6 +24,7 @@ class Cluster:
         self.offsets = {}
         self.away = set()
         self.left = frozenset()
+        self.knows_all = False
         self.queues = (QA, QB)
         self.now_s = 0.0
         self.asked_since = []
@@ -126,6 +127,16 @@ async def test_a_group_whose_only_broker_has_left_is_not_taken_for_new(cluster, 
     waits, begins = [each.getMessage() for each in caplog.records]
     assert "not known while broker-a is away" in waits
     assert "begins at the first message" in begins
+
+
+async def test_whoever_has_the_offsets_of_all_brokers_itself_waits_for_none(cluster):
+    cluster.queues, cluster.left, cluster.knows_all = (QB,), frozenset({A.broker_name}), True
+    member = cluster.member()
+    assert offsets(await member.begin(B, [QB])) == {QB: END}
+    cluster.queues, cluster.left = (QA, QB), frozenset()
+    cluster.now_s += 3.0
+    assert offsets(await member.begin(A, [QA])) == {QA: 50}
+    assert cluster.asked_since == [NOW - timedelta(seconds=3)], "its queues are no new ones"
 
 
 async def test_a_group_that_is_new_begins_as_it_is_told_once_the_broker_is_back(cluster):

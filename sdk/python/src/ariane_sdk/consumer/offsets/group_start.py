@@ -7,7 +7,7 @@
     the topic, at any broker  at the first message: the queue was added while the group was away
     neither                   at the start position, in all queues of the topic at once
     it is not known           as if it was in the topic, after a while: a broker of the topic is
-                              away that may have it
+                              away that may have it. A file of offsets has those of all brokers
 
 All members that find a topic new to the group begin it in all queues, and a broker takes only the
 first beginning of each queue. So members that start together agree, and a queue without an offset
@@ -72,6 +72,8 @@ class GroupStart:
         """Since when it is not known whether it has."""
         self._opened: dict[str, Collection[MessageQueue]] = {}
         """The queues of topics that were new to the group, and in which this consumer began it."""
+        self._opened_without: dict[str, AbstractSet[str]] = {}
+        """Names of the brokers of these topics that were away then."""
         self._turns: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     def note_topics(self, topics: AbstractSet[str]) -> None:
@@ -146,8 +148,10 @@ class GroupStart:
         except CallError:
             self._doubted_s.setdefault(topic, self._clock.monotonic_s())
             raise
-        away = frozenset() if route is None else route.away_brokers
-        return any(known) or (bool(away) and self._is_assumed(topic, ", ".join(sorted(away))))
+        if any(known):
+            return True
+        away = frozenset() if route is None or self._keeping.knows_all else route.away_brokers
+        return bool(away) and self._is_assumed(topic, ", ".join(sorted(away)))
 
     def _is_assumed(self, topic: str, away: str) -> bool:
         """Assume that a group has offsets in a topic at brokers that are away, after a while.
@@ -188,6 +192,7 @@ class GroupStart:
         own = dict.fromkeys((*fresh, *here))
         starts = {queue: self._start_in(queue, late=False) for queue in own}
         self._opened[topic] = frozenset({*self._queues(topic), *fresh})
+        self._opened_without[topic] = frozenset() if route is None else route.away_brokers
         unknown, *failures = await asyncio.gather(
             self._begin_at(broker, starts), *begins, return_exceptions=True
         )
@@ -203,9 +208,12 @@ class GroupStart:
     def _start_in(self, queue: MessageQueue, *, late: bool) -> StartPosition | None:
         """The beginning in a queue of a topic that is new to the group; None: since this one began.
 
-        A queue that was added since is wanted from its first message.
+        A queue that was added since is wanted from its first message, one of a broker that was away
+        then is none.
         """
-        if late and queue not in self._opened[queue.topic]:
+        topic = queue.topic
+        is_known = late and queue.broker_name in self._opened_without[topic]
+        if late and not is_known and queue not in self._opened[topic]:
             return "earliest"
         first_queues = self._first_queues.get(queue.topic, ())
         late = late or queue not in first_queues or queue.topic in self._doubted_s

@@ -51,6 +51,8 @@ _UNSAFE: Final = re.compile(r"[^A-Za-z0-9@._-]")
 class OffsetFile:
     """Keeps consumer offsets of one group of this client in a file."""
 
+    knows_all = True
+
     def __init__(
         self, path: Path, lock: IO[bytes], offsets: dict[MessageQueue, QueuePosition], disk: Disk
     ) -> None:

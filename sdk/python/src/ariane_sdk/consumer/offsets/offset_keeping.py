@@ -17,6 +17,9 @@ from ariane_sdk.routing.route import BrokerRoute
 class OffsetKeeping(Protocol):
     """Stores the consumer offsets of one group."""
 
+    knows_all: bool
+    """Whether it has the offsets at all brokers itself, also at those that are away."""
+
     async def load(
         self, broker: BrokerRoute, queues: Sequence[MessageQueue]
     ) -> dict[MessageQueue, QueuePosition]:
@@ -104,6 +107,8 @@ class BrokerOffsets:
     order; of the last reset that this consumer knows, so that it does not undo a newer one; and of
     the log that the messages were read from, which may have lost its end since.
     """
+
+    knows_all = False
 
     def __init__(
         self,
