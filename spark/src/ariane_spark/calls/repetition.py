@@ -75,7 +75,7 @@ class Repetition:
                     raise
                 if asker and failures == 1:
                     wait_s = self._wait_s_max(rounds)
-                    _log.warning("%s waits, for %.0f s or longer: %s", asker, wait_s, error)
+                    _log.warning("%s waits up to about %.0f s: %s", asker, wait_s, error)
                 self.wait(failures, error)
 
     def allows(self, failures: int, rounds: int = 1) -> bool:
