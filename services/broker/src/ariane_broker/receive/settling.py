@@ -115,7 +115,9 @@ class Settling:
         results = await in_turns(self._settle(self.groups.get(group), settlements, died))
         for settlement, dead in died:
             await self._bury(group, settlement, dead)
-        if any(map(len, map(attrgetter("settled"), results))):
+        # Also what was settled before: an unanswered call is repeated before the disk has it.
+        settled = map(len, map(attrgetter("settled"), results))
+        if any(settled) or not all(map(attrgetter("expired"), results)):
             await self.log.promised()
         return results
 
@@ -151,10 +153,13 @@ class Settling:
     ) -> tuple[Settled, list[ReceiveEvent]]:
         group, queue = config.consumer_group, settlement.queue
         window = self.log.window(group, queue)
-        if window is None:
-            return Settled(_NONE, expired=True, dead=_NONE), []
-        offsets = window.find(settlement.serial, settlement.ranges)
         outcome = settlement.outcome
+        if window is None:
+            # Nobody has anything in hand; owners of the queue may have settled what is named.
+            end, ranges = self.log.stored_offset(group, queue), settlement.ranges
+            done = isinstance(outcome, Done) and ranges is not None and not _beyond(end, ranges)
+            return Settled(_NONE, expired=not done, dead=_NONE), []
+        offsets = window.find(settlement.serial, settlement.ranges)
         if isinstance(outcome, Done):
             settled = Settled(offsets, _others(window, settlement, len(offsets)), _NONE)
             return settled, list(_events(EventKind.SETTLE, group, queue, offsets))
@@ -254,6 +259,11 @@ def _others(window: QueueWindow, settlement: Settlement, own_count: int) -> bool
     if ranges is None:
         return False
     # Offsets behind the end: a power loss has taken the record that they were handed out.
-    if bool((ranges[:, 0] + ranges[:, 1] > window.end).any()):
+    if _beyond(window.end, ranges):
         return True
     return len(rows_within(window.rows["offset"], ranges)) > own_count
+
+
+def _beyond(end: int, ranges: Ranges) -> bool:
+    """Whether some of the messages lie at an offset or behind it."""
+    return bool((ranges[:, 0] + ranges[:, 1] > end).any())

@@ -48,6 +48,10 @@ class ReceiveLog:
             self.write([ReceiveEvent(EventKind.FLOOR, group, queue, offset=int(stored))])
         return window
 
+    def stored_offset(self, group: str, queue: QueueKey) -> int:
+        """The group's consumer offset, before which all is settled; 0 if there is none."""
+        return int(self._offsets.find(group, queue) or 0)
+
     def write(self, events: Sequence[ReceiveEvent]) -> None:
         """Write changes, all or none.
 
