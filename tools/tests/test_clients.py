@@ -65,7 +65,7 @@ LAYERS = {
     "TypeScript": "typescript/src/*.ts",
 }
 PARTS = [
-    {"client", "limit", "index", "Client", "ClientSettings", "Deadline"},
+    {"client", "limit", "index", "sources", "Client", "ClientSettings", "Deadline", "Sources"},
     {"security", "Security", "Tls", "Peer", "Login"},
     {"errors", "ArianeException"},
     {"message", "Message", "Delivery", "Receipt", "Nack", "Outcome", "Times"},

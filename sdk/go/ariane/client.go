@@ -55,9 +55,9 @@ type Options struct {
 
 // Client is one program's view of a cluster. Close it at the end.
 type Client struct {
-	nameServers []string
-	options     Options
-	id          string
+	sources *sources // Of addresses of name servers.
+	options Options
+	id      string
 
 	mu          sync.Mutex
 	connections map[place]*grpc.ClientConn
@@ -89,7 +89,8 @@ const (
 // addressScheme has gRPC take an address as it is.
 const addressScheme = "passthrough:///"
 
-// NewClient makes a client of the cluster that these name servers, "host:port", know; without any, those of
+// NewClient makes a client of the cluster that these name servers, "host:port", or sources of them that are read again
+// ("dns:host:port", "file:path", a URL), know; without any, those of
 // ARIANE_NAME_SERVERS, separated by commas. It connects when it is first used.
 func NewClient(nameServers []string, options Options) (*Client, error) {
 	if named := os.Getenv("ARIANE_NAME_SERVERS"); len(nameServers) == 0 && named != "" {
@@ -99,6 +100,9 @@ func NewClient(nameServers []string, options Options) (*Client, error) {
 		return nil, errors.New("ariane: at least one name server is needed")
 	}
 	for _, address := range nameServers {
+		if sourceText.MatchString(address) {
+			continue
+		}
 		host, port, err := net.SplitHostPort(address)
 		number, wrong := strconv.ParseUint(port, 10, 16)
 		if err != nil || wrong != nil || host == "" || number == 0 {
@@ -123,7 +127,7 @@ func NewClient(nameServers []string, options Options) (*Client, error) {
 	}
 	host, _ := os.Hostname()
 	made := &Client{
-		nameServers: slices.Clone(nameServers),
+		sources:     &sources{texts: slices.Clone(nameServers), found: map[string][]string{}},
 		options:     options,
 		id:          fmt.Sprintf("%s@%d@%016x", cmp.Or(host, "unknown"), os.Getpid(), rand.Uint64()),
 		connections: map[place]*grpc.ClientConn{},
@@ -257,7 +261,18 @@ func askNameServer[A any](
 		if found && time.Now().Before(known.until) {
 			return known.said.(A), nil
 		}
-		address := c.nameServers[number]
+		servers, err := c.sources.addresses()
+		if err != nil {
+			if found {
+				c.remember(asked, known.said, answerRest)
+				return known.said.(A), nil
+			}
+			if failure := errorOf(err, ""); !pause(ctx, try, failure) {
+				return none, failure
+			}
+			continue
+		}
+		address := servers[number%len(servers)]
 		connection, err := c.connect(place{address: address, kind: "namesrv"})
 		if err != nil {
 			return none, err
@@ -296,14 +311,15 @@ func askNameServer[A any](
 		}
 		c.mu.Lock()
 		if c.nameServer == number {
-			c.nameServer = (number + 1) % len(c.nameServers)
+			c.nameServer = number + 1
 		}
 		c.mu.Unlock()
+		c.sources.doubt()
 		if found {
 			c.remember(asked, known.said, answerRest)
 			return known.said.(A), nil
 		}
-		if (try+1)%len(c.nameServers) == 0 && !pause(ctx, try/len(c.nameServers), failure) {
+		if (try+1)%len(servers) == 0 && !pause(ctx, try/len(servers), failure) {
 			return none, failure
 		}
 	}

@@ -8,6 +8,7 @@ import { type MessageQueue, Compression } from "./generated/ariane/common/v1/mes
 import type { Route } from "./generated/ariane/namesrv/v1/route.js";
 import { RouteServiceClient } from "./generated/ariane/namesrv/v1/route_service.js";
 import { type CallSettings, Limit, waitable } from "./limit.js";
+import { isSource, Sources } from "./sources.js";
 import { type Access, type Credentials, type Peer, Security, type Tls } from "./security.js";
 
 export const VERSION = "0.1.0";
@@ -89,17 +90,22 @@ export class Client {
   private readonly asking = new Map<string, Promise<unknown>>();
   /** Which name server is asked next: another one when it fails. */
   private nameServer: number;
+  private readonly sources: Sources;
   private closed = false;
 
-  /** Make a client of the cluster that these name servers, "host:port", know; by default ARIANE_NAME_SERVERS. */
+  /**
+   * Make a client of the cluster that these name servers know: "host:port", or sources of them that are read again: "dns:host:port",
+   * "file:path", a URL. By default ARIANE_NAME_SERVERS.
+   */
   constructor(
-    private readonly nameServers: readonly string[] = process.env["ARIANE_NAME_SERVERS"]?.split(",") ?? [],
+    nameServers: readonly string[] = process.env["ARIANE_NAME_SERVERS"]?.split(",") ?? [],
     settings: ClientSettings = {},
   ) {
     if (!Array.isArray(nameServers) || nameServers.length === 0) {
       throw new TypeError("name servers are a list of at least one");
     }
-    for (const address of nameServers) {
+    this.sources = new Sources(nameServers);
+    for (const address of nameServers.filter((each) => !isSource(each))) {
       const port = Number(/^(?:\[[^\]\s]+\]|[^\s:]+):(\d{1,5})$/.exec(address)?.[1]);
       if (!(port >= 1 && port <= 65535)) {
         throw new TypeError(`name server ${JSON.stringify(address)} is no address host:port`);
@@ -273,8 +279,12 @@ export class Client {
       const known = this.known.get(topic)?.get(group);
       if (known && Date.now() < known.until) return known.said as A;
       const place = this.nameServer;
-      const address = this.nameServers[place]!;
+      let address = "";
+      let count = 1;
       try {
+        const servers = await this.sources.addresses();
+        count = servers.length;
+        address = servers[place % count]!;
         const said = await limit.first([this.askOnce(topic, group, address, ask)]);
         if (said !== undefined) return said;
         const late = new ArianeError(`${address}: no answer in time`, Code.DEADLINE_EXCEEDED, "DEADLINE_PASSED");
@@ -285,8 +295,8 @@ export class Client {
         // A broker that changes its primary may be in no route for a moment: brokers say what is gone.
         const gone = failure.reason === "ROUTE_NOT_FOUND" && known !== undefined;
         if (!failure.retriable && !gone) throw failure;
-        const count = this.nameServers.length;
-        if (this.nameServer === place) this.nameServer = (place + 1) % count;
+        if (this.nameServer === place) this.nameServer = place + 1;
+        this.sources.doubt();
         if (known) {
           known.until = Date.now() + ANSWER_REST_MS;
           return known.said as A;

@@ -68,7 +68,7 @@ public final class Client implements AutoCloseable {
     /** A channel, and the same for calls, which logs in. */
     private record Line(ManagedChannel channel, Channel forCalls) {}
 
-    private final List<String> nameServers;
+    private final Sources nameServers;
     private final ClientSettings settings;
     private final String id;
     private final Security security;
@@ -99,13 +99,13 @@ public final class Client implements AutoCloseable {
         if (nameServers.isEmpty()) {
             throw new IllegalArgumentException("at least one name server is needed");
         }
-        for (String address : nameServers) {
+        for (String address : nameServers.stream().filter(each -> !Sources.isSource(each)).toList()) {
             if (!ADDRESS.matcher(address).matches()
                     || Integer.parseInt(address.substring(address.lastIndexOf(':') + 1)) > 65535) {
                 throw new IllegalArgumentException("name server \"" + address + "\" is no address host:port");
             }
         }
-        this.nameServers = List.copyOf(nameServers);
+        this.nameServers = new Sources(nameServers);
         this.settings = settings;
         if (settings.credentials != null) {
             Login.Key.read(settings.credentials); // To say at once what is wrong with the file.
@@ -304,8 +304,12 @@ public final class Client implements AutoCloseable {
                 return (A) before.said;
             }
             int place = nameServer.get();
-            String address = nameServers.get(place);
+            int count = 1;
+            String address = "";
             try {
+                List<String> servers = nameServers.addresses();
+                count = servers.size();
+                address = servers.get(Math.floorMod(place, count));
                 return askOnce(asked, address, deadline, ask);
             } catch (RuntimeException error) {
                 // It may be that of many. To ask changes nothing.
@@ -315,13 +319,13 @@ public final class Client implements AutoCloseable {
                 if (!failure.isRetriable() && !gone) {
                     throw failure;
                 }
-                nameServer.compareAndSet(place, (place + 1) % nameServers.size());
+                nameServer.compareAndSet(place, place + 1);
+                nameServers.doubt();
                 if (before != null) {
                     known.put(asked, new Answer(before.said, ANSWER_REST));
                     return (A) before.said;
                 }
-                if ((tries + 1) % nameServers.size() == 0
-                        && !deadline.pause(tries / nameServers.size(), failure.retryAfter())) {
+                if ((tries + 1) % count == 0 && !deadline.pause(tries / count, failure.retryAfter())) {
                     throw failure;
                 }
             }
