@@ -176,3 +176,19 @@ async def test_one_that_does_not_take_the_code_ends_the_consumer_with_its_reason
     side.source.address()
     assert not await side.source.failed(refused("FILTER_NOT_FOUND"))
     assert [each.reason for each in side.fatal] == ["ACCESS_DENIED"]
+
+
+async def test_one_that_ends_or_is_busy_while_it_takes_the_code_gets_it_again():
+    side = Side(addresses=["a:1"])
+    side.has_code = True
+    for cause in (
+        errors.ServiceUnavailable("away", retriable=True),
+        CallError("its disk is slow", reason="SERVICE_BUSY", retriable=True),
+    ):
+        side.upload_fails = cause
+        assert side.source.address() == "a:1"
+        assert not await side.source.failed(refused("FILTER_NOT_FOUND"))
+        assert side.fatal == []
+    side.upload_fails = None
+    assert await side.source.failed(refused("FILTER_NOT_FOUND"))
+    assert side.uploads == ["a:1"]

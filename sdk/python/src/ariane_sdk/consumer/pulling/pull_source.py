@@ -174,15 +174,17 @@ class FilterServerSource:
         if error.reason in FINAL_REASONS:
             self._on_fatal(error)
             return False
+        refuses = error.reason in NEXT_SERVER_REASONS
         is_unknown = error.reason == "FILTER_NOT_FOUND"
         if is_unknown and self._asked and self._asked not in self._uploaded:
-            self._uploaded.add(self._asked)
             try:
                 if await self._upload(self._asked):
+                    self._uploaded.add(self._asked)
                     return True
             except CallError as refusal:
-                error = refusal
-        if is_unknown or error.reason in NEXT_SERVER_REASONS:
+                # One that has ended meanwhile, or is busy, gets the code again.
+                error, refuses = refusal, not refusal.retriable
+        if refuses:
             self._refusals[self._asked] = error
         else:
             self._refusals.pop(self._asked, None)
