@@ -30,6 +30,7 @@ AGAIN_MS: Final = 60_000
 COUNT_MAX: Final = 1024
 """The most messages that become dead letters at once."""
 
+_NONE: Final = np.empty(0, np.int64)
 _log = get_logger(__name__)
 
 
@@ -63,7 +64,7 @@ class DeadLetters:
         *,
         reason: DeadLetterReason,
         cause: str = "",
-    ) -> int:
+    ) -> Int64s:
         """Turn messages hidden by ``take`` into dead letters, and settle them.
 
         After an interruption a later turn goes on, and each message becomes one dead letter.
@@ -76,7 +77,7 @@ class DeadLetters:
             cause: The reason in words; may be empty.
 
         Returns:
-            The number of new dead letters.
+            The queue offsets of refused messages, which come again after ``AGAIN_MS``.
 
         Raises:
             ServiceError: As ``MessageReturns.take_back``.
@@ -84,7 +85,7 @@ class DeadLetters:
         """
         window = self.table.window(group, queue)
         if window is None:
-            return 0
+            return _NONE
         # A message that is named twice becomes one dead letter.
         rows = window.rows[rows_of(window.rows, offsets)]
         offsets = np.ascontiguousarray(rows["offset"])
@@ -94,7 +95,7 @@ class DeadLetters:
             # The copy's own attempts field counts the tries before it; only local ones are added.
             await self.returns.handed_out(places)
             tried = tried - self._said(places)
-        buried = 0
+        refused: list[int] = []
         for local in np.unique(tried).tolist():
             chosen = [
                 place for place, own in zip(places, tried.tolist(), strict=True) if own == local
@@ -107,15 +108,15 @@ class DeadLetters:
                 cause=cause,
                 local_attempts=max(0, local),
             )
-            refused = await self._take_back(failure, chosen)
+            left = await self._take_back(failure, chosen)
+            refused += left
             done = np.array([place.queue_offset for place in chosen], np.int64)
-            done = np.setdiff1d(done, np.array(refused, np.int64), assume_unique=True)
-            buried += len(done)
+            done = np.setdiff1d(done, np.array(left, np.int64), assume_unique=True)
             if len(done) and self.table.window(group, queue) is window:
                 self.log.write(
                     [ReceiveEvent(EventKind.SETTLE, group, queue, ranges=ranges_of(done))]
                 )
-        return buried
+        return np.array(refused, np.int64)
 
     async def _take_back(self, failure: Failure, places: list[FailedPlace]) -> list[int]:
         """Make dead letters of messages; return the queue offsets of refused ones."""

@@ -111,10 +111,12 @@ class Settling:
                 ``DeadLetters.bury``.
             StorageError: Some of it is not settled, or some dead letters are not.
         """
-        died: list[tuple[Settlement, Int64s]] = []
+        died: list[tuple[int, Settlement]] = []
         results = await in_turns(self._settle(self.groups.get(group), settlements, died))
-        for settlement, dead in died:
-            await self._bury(group, settlement, dead)
+        for place, settlement in died:
+            dead = results[place].dead
+            refused = await self._bury(group, settlement, dead)
+            results[place] = results[place]._replace(dead=np.setdiff1d(dead, refused))
         # Also what was settled before: an unanswered call is repeated before the disk has it.
         settled = map(len, map(attrgetter("settled"), results))
         if any(settled) or not all(map(attrgetter("expired"), results)):
@@ -125,11 +127,11 @@ class Settling:
         self,
         config: GroupConfig,
         settlements: Sequence[Settlement],
-        died: list[tuple[Settlement, Int64s]],
+        died: list[tuple[int, Settlement]],
     ) -> Iterator[Settled]:
         """Settle a turn's worth at a time: what is planned is written before others can plan.
 
-        Adds the messages that become dead letters to ``died``.
+        Adds the settlements of messages that become dead letters to ``died``, with their places.
         """
         group = config.consumer_group
         for first in range(0, len(settlements), EXAMINED_MAX):
@@ -140,7 +142,7 @@ class Settling:
                 results.append(result)
                 events += own
                 if len(result.dead):
-                    died.append((settlement, result.dead))
+                    died.append((first + len(results) - 1, settlement))
             if events:
                 self.log.write(events)
                 self.ready(group)
@@ -222,10 +224,11 @@ class Settling:
             return self.delay_levels_ms[level - 1]
         return span_ms
 
-    async def _bury(self, group: str, settlement: Settlement, dead: Int64s) -> None:
+    async def _bury(self, group: str, settlement: Settlement, dead: Int64s) -> Int64s:
+        """Turn messages into dead letters; returns the offsets of those that are refused."""
         outcome = settlement.outcome
         rejected = isinstance(outcome, Failed) and outcome.dead_letter
-        await self.dead_letters.bury(
+        return await self.dead_letters.bury(
             group,
             settlement.queue,
             dead,
