@@ -661,7 +661,8 @@ class RecordSettlement(_message.Message):
     """Of the queue that gave the records."""
     ranges: _builtins.bytes
     """Which of its records: first queue offset and count of each range, n x 2 x int64, little-endian.
-    Empty: all that are left.
+    Empty: all that are left, also if none are; `settled_count` says how many. Who wants to hear of
+    those that are another's by now names them.
     """
     @_builtins.property
     def invisible_duration(self) -> _duration_pb2.Duration:

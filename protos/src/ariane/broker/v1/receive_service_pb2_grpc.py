@@ -138,7 +138,8 @@ class ReceiveServiceServicer(object):
         """Changes how long a message stays invisible, from now on. The handle stays good for so long, and
         until somebody else receives the message. Zero shows it to others at once. The broker does not
         keep it invisible by itself any longer: see KeepInvisible.
-        Errors: RECEIPT_HANDLE_EXPIRED, RECEIPT_HANDLE_INVALID, FIELD_INVALID, GROUP_NOT_FOUND.
+        Errors: RECEIPT_HANDLE_EXPIRED, RECEIPT_HANDLE_INVALID, FIELD_INVALID, GROUP_NOT_FOUND,
+        FLUSH_UNCONFIRMED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -151,7 +152,7 @@ class ReceiveServiceServicer(object):
         what it has: a broker cannot know that its answers arrive, and what was lost on the way comes
         again when its time is over.
         Per entry: RECEIPT_HANDLE_EXPIRED, RECEIPT_HANDLE_INVALID.
-        For the call: FIELD_INVALID, GROUP_NOT_FOUND.
+        For the call: FIELD_INVALID, GROUP_NOT_FOUND, FLUSH_UNCONFIRMED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

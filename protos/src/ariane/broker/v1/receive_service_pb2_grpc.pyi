@@ -68,7 +68,8 @@ class ReceiveServiceStub:
     """Changes how long a message stays invisible, from now on. The handle stays good for so long, and
     until somebody else receives the message. Zero shows it to others at once. The broker does not
     keep it invisible by itself any longer: see KeepInvisible.
-    Errors: RECEIPT_HANDLE_EXPIRED, RECEIPT_HANDLE_INVALID, FIELD_INVALID, GROUP_NOT_FOUND.
+    Errors: RECEIPT_HANDLE_EXPIRED, RECEIPT_HANDLE_INVALID, FIELD_INVALID, GROUP_NOT_FOUND,
+    FLUSH_UNCONFIRMED.
     """
     KeepInvisible: _grpc.UnaryUnaryMultiCallable[_receive_service_pb2.KeepInvisibleRequest, _receive_service_pb2.KeepInvisibleResponse]
     """Has the broker itself keep messages invisible while the client is attached (see
@@ -77,7 +78,7 @@ class ReceiveServiceStub:
     what it has: a broker cannot know that its answers arrive, and what was lost on the way comes
     again when its time is over.
     Per entry: RECEIPT_HANDLE_EXPIRED, RECEIPT_HANDLE_INVALID.
-    For the call: FIELD_INVALID, GROUP_NOT_FOUND.
+    For the call: FIELD_INVALID, GROUP_NOT_FOUND, FLUSH_UNCONFIRMED.
     """
     NackMessages: _grpc.UnaryUnaryMultiCallable[_receive_service_pb2.NackMessagesRequest, _receive_service_pb2.NackMessagesResponse]
     """Gives back messages that failed: each comes again after a delay, or becomes a dead letter when
@@ -144,7 +145,8 @@ class ReceiveServiceAsyncStub(ReceiveServiceStub):
     """Changes how long a message stays invisible, from now on. The handle stays good for so long, and
     until somebody else receives the message. Zero shows it to others at once. The broker does not
     keep it invisible by itself any longer: see KeepInvisible.
-    Errors: RECEIPT_HANDLE_EXPIRED, RECEIPT_HANDLE_INVALID, FIELD_INVALID, GROUP_NOT_FOUND.
+    Errors: RECEIPT_HANDLE_EXPIRED, RECEIPT_HANDLE_INVALID, FIELD_INVALID, GROUP_NOT_FOUND,
+    FLUSH_UNCONFIRMED.
     """
     KeepInvisible: _aio.UnaryUnaryMultiCallable[_receive_service_pb2.KeepInvisibleRequest, _receive_service_pb2.KeepInvisibleResponse]  # type: ignore[assignment]
     """Has the broker itself keep messages invisible while the client is attached (see
@@ -153,7 +155,7 @@ class ReceiveServiceAsyncStub(ReceiveServiceStub):
     what it has: a broker cannot know that its answers arrive, and what was lost on the way comes
     again when its time is over.
     Per entry: RECEIPT_HANDLE_EXPIRED, RECEIPT_HANDLE_INVALID.
-    For the call: FIELD_INVALID, GROUP_NOT_FOUND.
+    For the call: FIELD_INVALID, GROUP_NOT_FOUND, FLUSH_UNCONFIRMED.
     """
     NackMessages: _aio.UnaryUnaryMultiCallable[_receive_service_pb2.NackMessagesRequest, _receive_service_pb2.NackMessagesResponse]  # type: ignore[assignment]
     """Gives back messages that failed: each comes again after a delay, or becomes a dead letter when
@@ -235,7 +237,8 @@ class ReceiveServiceServicer(metaclass=_abc_1.ABCMeta):
         """Changes how long a message stays invisible, from now on. The handle stays good for so long, and
         until somebody else receives the message. Zero shows it to others at once. The broker does not
         keep it invisible by itself any longer: see KeepInvisible.
-        Errors: RECEIPT_HANDLE_EXPIRED, RECEIPT_HANDLE_INVALID, FIELD_INVALID, GROUP_NOT_FOUND.
+        Errors: RECEIPT_HANDLE_EXPIRED, RECEIPT_HANDLE_INVALID, FIELD_INVALID, GROUP_NOT_FOUND,
+        FLUSH_UNCONFIRMED.
         """
 
     @_abc_1.abstractmethod
@@ -250,7 +253,7 @@ class ReceiveServiceServicer(metaclass=_abc_1.ABCMeta):
         what it has: a broker cannot know that its answers arrive, and what was lost on the way comes
         again when its time is over.
         Per entry: RECEIPT_HANDLE_EXPIRED, RECEIPT_HANDLE_INVALID.
-        For the call: FIELD_INVALID, GROUP_NOT_FOUND.
+        For the call: FIELD_INVALID, GROUP_NOT_FOUND, FLUSH_UNCONFIRMED.
         """
 
     @_abc_1.abstractmethod
