@@ -29,7 +29,10 @@ def test_a_collector_is_told_what_opentelemetry_would_have_told():
             theirs.record(seconds, attributes)
             durations.record(seconds)
     data = reader.get_metrics_data()
-    told = with_histograms(data, [ours, DurationHistogram("unused", "", BOUNDS_S)], 2**61)
+    ours.of({"code": "none yet"})
+    unused = DurationHistogram("unused", "", BOUNDS_S)
+    unused.of({})
+    told = with_histograms(data, [ours, unused], 2**61)
     [resource] = told.resource_metrics
     [scope] = resource.scope_metrics
     expected, found = scope.metrics

@@ -17,6 +17,7 @@ from ariane.namesrv.v1.route_service_pb2 import (
 )
 from ariane.namesrv.v1.route_service_pb2_grpc import RouteServiceStub
 from ariane_servicekit import Call, ServiceError
+from ariane_servicekit.observability.telemetry import CallMetrics
 from ariane_servicekit.rpc.admission import Admission, Phase
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
@@ -41,7 +42,10 @@ def free_address() -> str:
         return f"127.0.0.1:{probe.getsockname()[1]}"
 
 
-async def test_calls_are_refused_until_recovery_is_done(probe_app, serve, details_of):
+async def test_calls_are_refused_until_recovery_is_done(probe_app, serve, details_of, monkeypatch):
+    ends = []
+    monkeypatch.setattr(CallMetrics, "end", lambda *ended: ends.append(ended[2:]))
+
     async def get_route(request, context):
         return GetRouteResponse()
 
@@ -60,6 +64,10 @@ async def test_calls_are_refused_until_recovery_is_done(probe_app, serve, detail
         error = await refused(RouteServiceStub(channel).GetRoute(GetRouteRequest()))
         assert error.code() is grpc.StatusCode.UNAVAILABLE
         assert details_of(error)[ErrorInfo][0].reason == "SERVICE_STARTING"
+        # Callers choose the names of unknown methods: there may be any number.
+        for name in ("/made.up/Name", '/made.up/"{x'):
+            await refused(channel.unary_unary(name)(b""))
+        assert ends[-2:] == [("_OTHER", grpc.StatusCode.UNAVAILABLE)] * 2
         assert await health_of(channel) == NOT_SERVING
         assert await health_of(channel, "ariane.namesrv.v1.RouteService") == NOT_SERVING
         probe_app.go_on_recovering.set()

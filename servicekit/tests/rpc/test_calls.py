@@ -289,8 +289,10 @@ async def test_metrics_see_how_calls_end(probe_app, serve, monkeypatch):
         held.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
+        await refused(probe.channel.unary_unary("/made.up/Name")(b""))
     assert ends == [
         (GET_ROUTE, "OK"),
         (GET_ROUTE, "INVALID_ARGUMENT"),
         (GET_ROUTE, "CANCELLED"),
+        ("_OTHER", "UNIMPLEMENTED"),
     ]

@@ -49,7 +49,7 @@ def with_histograms(
         histograms: The histograms.
         now_ns: Nanoseconds since the epoch.
     """
-    added = [_metric(each, now_ns) for each in histograms if each.series]
+    added = [metric for each in histograms if (metric := _metric(each, now_ns)).data.data_points]
     if not added or not data.resource_metrics:
         return data
     resource, *resources = data.resource_metrics
@@ -60,7 +60,8 @@ def with_histograms(
 
 
 def _metric(histogram: DurationHistogram, now_ns: int) -> Metric:
-    points = [_point(histogram, each, now_ns) for each in histogram.series]
+    # Without a value there is no least and no largest one to tell.
+    points = [_point(histogram, each, now_ns) for each in histogram.series if any(each.counts)]
     values = Histogram(points, AggregationTemporality.CUMULATIVE)
     return Metric(histogram.name, histogram.description, "s", values)
 

@@ -101,12 +101,9 @@ class CallMetrics:
         return perf_counter()
 
     def end(self, begin: float, method: str, code: grpc.StatusCode) -> None:
-        """Record a call that began then and ended now."""
+        """Record a call that began then and ended now; ``method``: one of a bounded number."""
         if not self._is_read:
             return
-        if code is grpc.StatusCode.UNIMPLEMENTED:
-            # The caller chooses the names of unknown methods: there may be any number.
-            method = "_OTHER"
         durations = self._durations.get((method, code))
         if durations is None:
             attributes = {

@@ -24,6 +24,7 @@ from grpc import aio
 from grpc_status import rpc_status
 
 from ariane_servicekit.errors import feature_not_available
+from ariane_servicekit.observability.measures import OTHER
 from ariane_servicekit.observability.telemetry import CallMetrics
 from ariane_servicekit.rpc.admission import ALWAYS_OPEN, Admission
 from ariane_servicekit.rpc.calls import Call, check_meant, current_call, enter_call
@@ -89,11 +90,11 @@ class CallInterceptor(aio.ServerInterceptor):
         if handler is None:
             # Not cached: a caller could fill the memory with names of unknown methods.
             return self._refuse_unknown(method)
-        wrapped = self._handlers[method] = self._wrap(method, handler)
+        wrapped = self._handlers[method] = self._wrap(method, handler, counted_as=method)
         return wrapped
 
     def _wrap(
-        self, method: str, handler: grpc.RpcMethodHandler[Any, Any]
+        self, method: str, handler: grpc.RpcMethodHandler[Any, Any], *, counted_as: str
     ) -> grpc.RpcMethodHandler[Any, Any]:
         behavior, make_handler = _shape(handler)
         door = self._doors.get(method, OPEN_DOOR)
@@ -138,7 +139,7 @@ class CallInterceptor(aio.ServerInterceptor):
                 if peer is not None:
                     admission.leave(peer)
                 door.leave(call)
-                metrics.end(begin, method, call.code)
+                metrics.end(begin, counted_as, call.code)
 
         wrapped: grpc.RpcMethodHandler[Any, Any] = make_handler(
             run,
@@ -164,7 +165,11 @@ class CallInterceptor(aio.ServerInterceptor):
         async def refuse(_request: Any, _context: aio.ServicerContext[Any, Any]) -> None:
             raise feature_not_available(method)
 
-        return self._wrap(method, grpc.stream_stream_rpc_method_handler(cast("Any", refuse)))
+        handler: grpc.RpcMethodHandler[Any, Any] = grpc.stream_stream_rpc_method_handler(
+            cast("Any", refuse)
+        )
+        # The caller chooses the name: there may be any number of them.
+        return self._wrap(method, handler, counted_as=OTHER)
 
 
 def _decoders(
