@@ -127,6 +127,19 @@ async def test_without_an_order_nothing_is_sent(trades):
         assert not any(b.group for broker in trades.brokers.values() for b in broker.messages)
 
 
+async def test_groups_miss_the_order_even_where_no_queue_takes_messages(trades):
+    set_trades(trades, trades.name_server, order="")
+    for broker in trades.name_server.routes["trades"].brokers:
+        broker.write_queue_count = 0
+    async with producer_of(trades.name_servers, timeout_s=0.2) as producer:
+        with pytest.raises(errors.QueueOrderUnknown):
+            await producer.send(messages(1)[0])
+        table = pa.table({"body": [b"x"], "messageGroup": ["g"]})
+        with pytest.raises(errors.ColumnsSendError) as failed:
+            await producer.send_columns("trades", table)
+        assert {type(each) for each in failed.value.errors} == {errors.QueueOrderUnknown}
+
+
 async def test_no_message_overtakes_one_that_waits_for_the_order(trades):
     set_trades(trades, trades.name_server, order="")
     async with producer_of(trades.name_servers) as producer:

@@ -168,8 +168,9 @@ class WholeRows:
         if self._parts.clock.monotonic_s() >= deadline_s:
             raise DeadlinePassed("time was up before it was sent", retriable=True)
         times_ms = messages.delivery_times_ms
+        table, unique_ids = messages.encode()
         row = self._open_rows.whole(info, messages.queue, AT_ONCE if times_ms is None else AT_TIMES)
-        row.take_encoded(*messages.encode(), times_ms)
+        row.take_encoded(table, unique_ids, times_ms)
         row.sent_in = sent_in
         self._parts.unsettled.size_bytes += row.size_bytes
         self._sending.add(row)
