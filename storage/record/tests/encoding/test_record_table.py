@@ -49,10 +49,10 @@ def test_records_stay_in_pieces_until_somebody_asks_for_them():
     assert len(joined.pieces) == 1
 
 
-def test_sums_of_records_remain_if_all_have_them():
+def test_sums_of_records_are_those_of_one_row():
     many = encoded(200)
-    assert RecordTable.joined([many, many]).record_crcs.tolist() == [*many.record_crcs] * 2
-    assert RecordTable.joined([many, encoded(1)]).record_crcs is None
+    assert RecordTable.joined([many]).record_crcs is many.record_crcs is not None
+    assert RecordTable.joined([many, many]).record_crcs is None
 
 
 @pytest.mark.parametrize("count", [1, 200])
