@@ -1,5 +1,6 @@
 """Messages that expire are passed over by reads that say what time it is."""
 
+import numpy as np
 import pytest
 
 from ariane_record import SystemFlag
@@ -28,8 +29,25 @@ def append(store, *times, flagged=True):
     store.append(encoder.finish(), 0)
 
 
-def read(store, now_ms, begin=0, count=100):
-    found = store.read_queue("orders", 0, begin, max_count=count, max_bytes=1 << 20, now_ms=now_ms)
+class AllBut:
+    """A filter that looks at records, and leaves one out."""
+
+    looks_per_record = 1
+
+    def __init__(self, place):
+        self._place = place
+
+    def entries_mask(self, entries):
+        return np.ones(len(entries), np.bool_)
+
+    def records_mask(self, records):
+        return records.queue_offset != self._place
+
+
+def read(store, now_ms, begin=0, count=100, wanted=None):
+    found = store.read_queue(
+        "orders", 0, begin, max_count=count, max_bytes=1 << 20, wanted=wanted, now_ms=now_ms
+    )
     return found, [bytes(record)[88:89] for record in records(found)]
 
 
@@ -50,6 +68,17 @@ def test_what_has_expired_is_passed_over_and_counted(store):
     # Who does not say what time it is reads all.
     found, bodies = read(store, 0)
     assert (len(bodies), found.expired_count) == (6, 0)
+
+
+def test_what_a_filter_leaves_out_has_not_expired_for_its_reader(store):
+    append(store, 50, None, 50, None, 50)
+    found, bodies = read(store, 100, wanted=AllBut(2))
+    assert (bodies, found.expired_count, found.next_queue_offset) == ([b"1", b"3"], 2, 5)
+    # What is behind the last one taken is counted when it is passed over.
+    found, bodies = read(store, 100, wanted=AllBut(2), count=1)
+    assert (bodies, found.expired_count, found.next_queue_offset) == ([b"1"], 1, 3)
+    found, bodies = read(store, 100, begin=2, wanted=AllBut(3))
+    assert (bodies, found.expired_count, found.next_queue_offset) == ([], 2, 5)
 
 
 @pytest.mark.parametrize("count", [1, 2])

@@ -237,6 +237,20 @@ async def test_lags_know_what_is_settled_behind_the_offset_and_what_is_in_hand(b
     (lag,) = (await broker.offsets.ListConsumerLags(request)).lags
     assert (lag.consumer_offset, lag.max_queue_offset, lag.message_count) == (0, 8, 5)
     assert (lag.in_flight_count, lag.delayed_count) == (1, 1)
+    assert lag.HasField("oldest_store_time")
+
+
+async def test_what_a_filter_has_left_out_is_not_the_oldest_message_of_a_lag(broker):
+    await broker.create_topic("orders")
+    await broker.store("orders", [b"0"], tags=["a"])
+    one = Receiver(broker)
+    assert all(await one.ack(*await one.receive(tag="a")))
+    await broker.store("orders", [b"1"], tags=["b"])
+    assert await one.receive(tag="a") == []
+    request = offset_pb.ListConsumerLagsRequest(consumer_group="billing", topic="orders")
+    (lag,) = (await broker.offsets.ListConsumerLags(request)).lags
+    assert (lag.consumer_offset, lag.max_queue_offset, lag.message_count) == (1, 2, 0)
+    assert not lag.HasField("oldest_store_time")
 
 
 async def test_packed_records_are_settled_by_ranges(clock, broker):

@@ -151,7 +151,8 @@ class QueueReader:
             max_bytes=examined_bytes // looks if looks else max_bytes,
             wanted=wanted,
         )
-        found = self._gathered(queue, selection, lost, now_ms)
+        # Only what passes can expire for its reader: a filter that looks at records comes first.
+        found = self._gathered(queue, selection, lost, 0 if looks else now_ms)
         if len(selection.sizes) < selection.next_queue_offset - queue_offset:
             holes = entries["size"][: selection.next_queue_offset - queue_offset] == HOLE_SIZE
             lost += (np.flatnonzero(holes) + queue_offset).tolist()
@@ -165,7 +166,7 @@ class QueueReader:
         looked_at_bytes = ENTRY_BYTES * (following - queue_offset)
         looked_at_bytes += max(1, looks) * int(found.sizes.sum())
         if wanted is not None and looks and len(found.sizes):
-            found = matching(found, wanted, max_count=max_count, max_bytes=max_bytes)
+            found = matching(found, wanted, max_count=max_count, max_bytes=max_bytes, now_ms=now_ms)
             if found.stopped_at is not None:
                 following = found.stopped_at
         return found, following, looked_at_bytes

@@ -187,18 +187,19 @@ class OffsetServicer(OffsetServiceServicer):
 
     def _lag(self, backlog: Backlog) -> offset_pb.ConsumerLag:
         place = backlog.place
-        oldest_ms = backlog.oldest_store_timestamp_ms
         suspicion = self._members.suspicion(GroupQueue(place.consumer_group, place.queue))
         suspected_end = suspicion.alone_end or suspicion.watched_end
         # If members receive, messages behind the offset may be settled.
         standing = self._standings.of_queue(place.consumer_group, place.queue)
+        count = backlog.message_count if standing is None else standing.unsettled_count
+        oldest_ms = backlog.oldest_store_timestamp_ms if count else None
         return offset_pb.ConsumerLag(
             consumer_group=place.consumer_group,
             topic=place.queue.topic,
             queue_id=place.queue.queue_id,
             consumer_offset=place.consumer_offset,
             max_queue_offset=backlog.max_queue_offset,
-            message_count=(backlog.message_count if standing is None else standing.unsettled_count),
+            message_count=count,
             oldest_store_time=None if oldest_ms is None else time_of(oldest_ms),
             suspected_count=max(0, suspected_end - place.consumer_offset),
             death_count=suspicion.deaths_of(place.consumer_offset),
