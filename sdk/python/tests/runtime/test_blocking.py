@@ -1,6 +1,8 @@
 """The loop of blocking clients."""
 
 import asyncio
+import os
+import signal
 import threading
 
 import pytest
@@ -80,3 +82,30 @@ def test_a_generator_is_closed_when_its_clean_up_is_over():
         assert slow.waits.wait(60)
         elements.close()
         assert slow.cleared
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_child_forked_in_the_midst_of_a_call_ends(thread):
+    """Locks that another thread of the parent held stay locked in the child."""
+    is_held, is_over = threading.Event(), threading.Event()
+
+    def hold():
+        with thread._lock:
+            is_held.set()
+            is_over.wait()
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    is_held.wait()
+    child = os.fork()
+    if not child:
+        signal.alarm(10)
+        status = 99
+        try:
+            thread.end_at_exit()
+            status = 7
+        finally:
+            os._exit(status)
+    is_over.set()
+    holder.join()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7

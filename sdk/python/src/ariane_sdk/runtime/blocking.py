@@ -150,6 +150,8 @@ class LoopThread:
 
     def end_at_exit(self) -> None:
         """End a loop that was left running: in C, it would crash the process at its next event."""
+        if not self._fork_guard.is_here:
+            return  # A thread of the parent may have held the lock, which stays locked here.
         with self._lock:
             if not self.in_use:
                 return
