@@ -6,6 +6,7 @@ import asyncio
 import json
 
 import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
 
 from ariane.admin.v1 import group_service_pb2 as group_pb
 from ariane.admin.v1 import topic_service_pb2 as topic_pb
@@ -16,6 +17,7 @@ from ariane.admin.v1.audit_service_pb2 import (
 )
 from ariane.admin.v1.topic_service_pb2_grpc import add_TopicServiceServicer_to_server
 from ariane.broker.v1.topic_service_pb2 import Topic
+from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane.common.v1.message_pb2 import Message
 from ariane_admin.audit.auditing import Auditing
 from ariane_admin.audit.trail import AuditTrail, Selection
@@ -64,12 +66,22 @@ def scripted():
 
 
 @pytest.fixture
-def delete(database, scripted):
+def audited(database, scripted):
     translator = ErrorTranslator(ADMIN_ERROR_RULES)
     auditing = Auditing(AuditTrail(database), database, translator, "proof")
     descriptor = topic_pb.DESCRIPTOR.services_by_name["TopicService"]
     service = RpcService(descriptor, add_TopicServiceServicer_to_server, scripted)
-    return auditing.audited(service).servicer.DeleteTopic
+    return auditing.audited(service).servicer
+
+
+@pytest.fixture
+def delete(audited):
+    return audited.DeleteTopic
+
+
+@pytest.fixture
+def purge(audited):
+    return audited.PurgeTopic
 
 
 @pytest.fixture
@@ -86,6 +98,16 @@ async def test_a_change_has_what_was_before_and_after(delete, entries):
     [entry] = entries()
     assert json.loads(entry.begin.record.before_json) == {"topic": "orders"}
     assert entry.end.record.outcome == AUDIT_OUTCOME_DONE
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+async def test_a_change_that_the_trail_cannot_tell_is_refused_and_not_made(purge, entries):
+    request = topic_pb.PurgeTopicRequest(topic="orders", before=Timestamp(nanos=-1))
+    with pytest.raises(ServiceError) as refused:
+        await purge(request, None)
+    assert refused.value.reason == ErrorReason.ERROR_REASON_FIELD_INVALID
+    assert "before" in str(refused.value)
+    assert not entries()
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)

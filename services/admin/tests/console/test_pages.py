@@ -273,7 +273,7 @@ async def test_a_reset_is_shown_before_it_is_made(browser, topic, group, cluster
     asked = {"csrf": await browser.token(), "group": group, "topic": "adm-seen"}
     assert (await browser.post("/groups/reset", data={**asked, "to": ""})).status_code == 400
     shown = await browser.post("/groups/reset", data={**asked, "to": "latest"})
-    assert "1 messages would be skipped, and 0 would come once more." in shown.text
+    assert "1 message would be skipped, and 0 would come once more." in shown.text
     # Enter does nothing that cannot be undone, and No leads back.
     assert re.search(rf'<a class="button" href="/groups/{group}" autofocus>No</a>', shown.text)
     assert '<button class="danger">Yes, do it</button>' in shown.text

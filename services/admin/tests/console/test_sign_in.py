@@ -1,5 +1,7 @@
 """Who sees what in the console of a closed cluster, by its real server over TLS."""
 
+from urllib.parse import parse_qs, urlsplit
+
 import pytest
 
 from ariane.admin.v1 import audit_service_pb2 as audit_pb
@@ -31,6 +33,10 @@ async def test_a_stranger_sees_nothing_and_changes_nothing(closed):
         assert away.status_code == 303, asked
         assert away.headers["location"].startswith("/sign-in?next="), asked
         assert not away.content
+    # Of the text ``a%25ef``, the second half may not be taken for an octet on the way back.
+    path = "/topics/shop%25ef%7Ceu"
+    away = await stranger.get(path)
+    assert parse_qs(urlsplit(away.headers["location"]).query)["next"] == [path]
     token = stranger.hidden(await stranger.get("/sign-in"))["csrf"]
     for path in CHANGES:
         given = {"csrf": token, "topic": "secret-orders", "confirmed": "1"}

@@ -103,7 +103,7 @@ ONE_FINDING = {
     "its clock has jumped 90.0 s ahead": findings(
         broker(clock=ClockState(jump_count=1, doubted_duration=Duration(seconds=90)))
     ),
-    "12 messages were deleted before their retention time since its start, for lack of space; last"
+    "12 messages deleted before their retention time since its start, for lack of space; last"
     " at 1970-01-01T00:00:09Z of orders, bills, stored until 1970-01-01T00:00:05Z": findings(
         broker(
             store={
@@ -118,8 +118,8 @@ ONE_FINDING = {
         )
     ),
     "the tail was cut": findings(broker(recovery_findings=["the tail was cut"])),
-    "3 messages on broker broker-a/0 at 10.0.0.1:10911 are in queues": findings(
-        broker(unread_topics=[UnreadTopic(topic="orders", queue_count=1, message_count=3)])
+    "1 message on broker broker-a/0 at 10.0.0.1:10911 in 1 queue that no consumer may": findings(
+        broker(unread_topics=[UnreadTopic(topic="orders", queue_count=1, message_count=1)])
     ),
     "orders: a, not b": findings(broker(conflicts=[CONFLICT]), broker(conflicts=[CONFLICT])),
     "is not registered with name server 10.0.0.8:9876": findings(

@@ -81,7 +81,7 @@ def test_members_beyond_the_queues_of_their_group_are_idle():
     idle = MemberFacts("c", ["billing"], [retries], sharing=["billing"])
     [finding] = idle_members(ClusterFacts([], members=[*owners, idle]))
     assert finding.subject == "group billing"
-    assert "1 of its 3 members own no queue, since it has only 2 (c)" in finding.finding
+    assert "1 of its 3 members without a queue, since it has only 2 (c)" in finding.finding
     assert not list(idle_members(ClusterFacts([], members=owners)))
     # The queues are about to be shared anew, or everybody has all of them.
     joining = MemberFacts("d", ["billing"], [], sharing=["billing"])

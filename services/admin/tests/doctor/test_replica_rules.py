@@ -99,7 +99,7 @@ def test_without_the_database_no_broker_that_is_started_helps():
 
 def test_a_set_that_is_too_small_takes_nothing():
     [finding] = found(broker(in_sync=(0,), in_sync_min=2, replicas=[replica(1, attached=False)]))
-    assert "accepts no messages: 1 brokers are in sync, and in_sync_min is 2" in finding
+    assert "accepts no messages: in sync are 1 of the 2 brokers that in_sync_min wants" in finding
     assert found(broker(in_sync_min=2)) == []
 
 

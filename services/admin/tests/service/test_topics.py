@@ -5,6 +5,7 @@ import json
 import time
 
 import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
 from grpc import StatusCode
 from grpc.aio import AioRpcError
 
@@ -70,6 +71,24 @@ async def test_a_purge_leaves_an_entry_and_a_look_at_one_does_not(topics, entrie
     assert refused.value.code() is StatusCode.INVALID_ARGUMENT
     methods = [each.method.partition("/")[2] for each in await entries(resource_name="adm-purged")]
     assert methods == ["CreateTopic", "PurgeTopic", "PurgeTopic", "PurgeTopic"]
+
+
+@pytest.mark.parametrize("only_look", [True, False])
+async def test_a_purge_is_refused_alike_when_it_is_looked_at(topics, only_look):
+    async def code_of(topic, **before):
+        request = topic_pb.PurgeTopicRequest(topic=topic, validate_only=only_look)
+        if before:
+            request.before.CopyFrom(Timestamp(**before))
+        with pytest.raises(AioRpcError) as refused:
+            await topics.PurgeTopic(request)
+        return refused.value.code()
+
+    for topic in ("RMQ_SYS_TRACE_TOPIC", "TBW102", "%RETRY%nobody", "%DLQ%nobody"):
+        assert await code_of(topic) is StatusCode.PERMISSION_DENIED, topic
+    created = topic_pb.CreateTopicRequest(topic=Topic(topic="adm-look"), exists_ok=True)
+    await topics.CreateTopic(created)
+    for before in ({"seconds": 253402300800}, {"nanos": -1}, {"seconds": -1}, {"nanos": 999_999}):
+        assert await code_of("adm-look", **before) is StatusCode.INVALID_ARGUMENT, before
 
 
 async def test_a_change_that_is_refused_leaves_its_entry(topics, entries):

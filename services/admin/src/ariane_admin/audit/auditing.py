@@ -13,6 +13,7 @@ from dataclasses import replace
 from secrets import token_hex
 from typing import Any, Final, Protocol, runtime_checkable
 
+from google.protobuf.json_format import SerializeToJsonError
 from google.protobuf.message import Message
 from grpc import aio
 
@@ -28,7 +29,14 @@ from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane_admin.audit.caller import caller_of
 from ariane_admin.audit.trail import AuditedRequest, AuditTrail, Ended, Written
 from ariane_admin.audit.trail_json import resource_name, trail_json
-from ariane_servicekit import ErrorTranslator, RpcService, ServiceError, current_call, get_logger
+from ariane_servicekit import (
+    ErrorTranslator,
+    RpcService,
+    ServiceError,
+    current_call,
+    field_invalid,
+    get_logger,
+)
 from ariane_servicekit.database import Database
 from ariane_servicekit.security.rules.method_rules import changes
 
@@ -116,6 +124,16 @@ class Auditing:
         return run
 
     async def _begin(self, servicer: object, name: str, method: str, request: Message) -> Written:
+        """Write that a change begins.
+
+        Raises:
+            ServiceError: FIELD_INVALID: the request has a value that has no text, such as a time
+                beyond the year 9999.
+        """
+        try:
+            request_json = trail_json(request)
+        except SerializeToJsonError as error:
+            raise field_invalid("request", f"cannot be told to the audit trail: {error}") from None
         caller = caller_of(current_call(), self._console_pass)
         before: Message | None = None
         if isinstance(servicer, KnowsBefore):
@@ -130,7 +148,7 @@ class Auditing:
             source_address=caller.source_address,
             method=method,
             resource_name=resource_name(request),
-            request_json=trail_json(request),
+            request_json=request_json,
             before_json="" if before is None else trail_json(before),
         )
         return await self._database.call(self._trail.begin, asked)

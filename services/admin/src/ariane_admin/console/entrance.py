@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
@@ -133,5 +133,6 @@ def _turned_away(request: Request) -> Response:
     if request.method not in {"GET", "HEAD"}:
         text = "Nobody is signed in, or no more: sign in, and do it again."
         return PlainTextResponse(text, 403, headers=HEADERS)
-    path = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+    # Encoded again: names may have "%", and the path is decoded.
+    path = quote(request.scope["path"]) + (f"?{request.url.query}" if request.url.query else "")
     return RedirectResponse(f"{SIGN_IN}?{urlencode({'next': path})}", 303, headers=HEADERS)

@@ -11,6 +11,7 @@ from ariane_admin.console.api import Asker
 from ariane_admin.console.blocks import Block, Cell, Notice, Table, number, to
 from ariane_admin.console.change import Change, Given, WronglyFilled, not_on
 from ariane_admin.console.pages.messages import time_in
+from ariane_admin.counted import counted
 
 
 def _reset_request(given: Given) -> group_pb.ResetGroupOffsetsRequest:
@@ -50,7 +51,7 @@ async def _reset_preview(ask: Asker, given: Given) -> Sequence[Block]:
     columns = ("Broker", "Queue", "Now", "Then", "Moved")
     return (
         Notice(
-            f"{skipped:,} messages would be skipped, and {again:,} would come once more."
+            f"{counted(skipped, 'message')} would be skipped, and {again:,} would come once more."
             f"{not_on(answer.outcomes)}"
         ),
         Table("What would change", columns, rows, "No queue would be moved."),
@@ -59,7 +60,7 @@ async def _reset_preview(ask: Asker, given: Given) -> Sequence[Block]:
 
 async def _reset_group(ask: Asker, given: Given) -> str:
     answer = await ask(ask.api.groups.ResetGroupOffsets, _reset_request(given))
-    return f"Offsets of {len(answer.offsets)} queues are set."
+    return f"Offsets of {counted(len(answer.offsets), 'queue')} are set."
 
 
 async def _clone_group(ask: Asker, given: Given) -> str:
@@ -69,7 +70,7 @@ async def _clone_group(ask: Asker, given: Given) -> str:
         topic=given["topic"],
     )
     answer = await ask(ask.api.groups.CloneGroupOffsets, request)
-    return f"Offsets of {len(answer.offsets)} queues are copied to {given['target']}."
+    return f"Offsets of {counted(len(answer.offsets), 'queue')} are copied to {given['target']}."
 
 
 async def _pause_group(ask: Asker, given: Given) -> str:

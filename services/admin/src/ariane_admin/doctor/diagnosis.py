@@ -14,6 +14,7 @@ from typing import Final
 from ariane.broker.v1.broker_service_pb2 import ClockState, EarlyDeletions
 from ariane.namesrv.v1.route_pb2 import BrokerIdentity
 from ariane_admin.asking.absent_brokers import topics_of_absent
+from ariane_admin.counted import counted
 from ariane_admin.doctor import (
     backlog_rules,
     certificate_rules,
@@ -266,8 +267,8 @@ def _early_deletions(facts: ClusterFacts) -> Iterator[Finding]:
         yield Finding(
             Severity.ERROR,
             _subject(broker.identity),
-            f"{early.message_count} messages were deleted before their retention time since its"
-            f" start, for lack of space; last at {early.last_time.ToJsonString()} of"
+            f"{counted(early.message_count, 'message')} deleted before their retention time since"
+            f" its start, for lack of space; last at {early.last_time.ToJsonString()} of"
             f" {', '.join(early.last_topics) or 'no topic'}{stored}",
             "consumers that were behind have lost them: free space on its disk or lower"
             " --retention-hours; its log names queues and offsets (messages_deleted_early)",
@@ -353,8 +354,8 @@ def _unread_queues(facts: ClusterFacts) -> Iterator[Finding]:
             yield Finding(
                 Severity.ERROR,
                 f"topic {one.topic}",
-                f"{one.message_count} messages on {_subject(broker.identity)} are in queues that"
-                f" are not readable ({one.queue_count} of them), so no consumer gets them",
+                f"{counted(one.message_count, 'message')} on {_subject(broker.identity)} in"
+                f" {counted(one.queue_count, 'queue')} that no consumer may read",
                 f"ariane topic update {one.topic} --queues N, where N is the largest number"
                 " of queues it ever had",
             )

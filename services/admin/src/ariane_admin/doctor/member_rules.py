@@ -11,6 +11,7 @@ from ariane.broker.v1.client_question_pb2 import (
     ClientQueueState,
     QueueHold,
 )
+from ariane_admin.counted import counted
 from ariane_admin.doctor.cluster_facts import ClusterFacts
 from ariane_admin.doctor.findings import Finding, Severity
 from ariane_admin.doctor.member_facts import MemberFacts
@@ -46,8 +47,9 @@ def queues_that_stand_still(facts: ClusterFacts) -> Iterator[Finding]:
         yield Finding(
             Severity.WARNING,
             f"group {', '.join(member.groups)}",
-            f"no progress for {longest_s:.0f} s in {len(still)} queues of member"
-            f" {member.client_id}: {count} messages are unfinished ({', '.join(names)}{more})",
+            f"no progress for {longest_s:.0f} s in {counted(len(still), 'queue')} of member"
+            f" {member.client_id}: {counted(count, 'message')} unfinished"
+            f" ({', '.join(names)}{more})",
             "its application hangs, is slow, or does not poll; this shows where it is: ariane group"
             f" running {member.groups[0]} --member {member.client_id} --stacks",
         )
@@ -106,7 +108,7 @@ def idle_members(facts: ClusterFacts) -> Iterator[Finding]:
         yield Finding(
             Severity.NOTE,
             f"group {group}",
-            f"{len(idle)} of its {len(sharers)} members own no queue, since it has only"
+            f"{len(idle)} of its {len(sharers)} members without a queue, since it has only"
             f" {queue_count} ({', '.join(sorted(idle)[:_NAMED_MAX])}{more})",
             "give its topics more queues (ariane topic update TOPIC --queues N), stop these"
             " members, or receive messages without owning queues (docs/receiving.md)",

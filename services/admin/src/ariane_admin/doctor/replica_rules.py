@@ -106,7 +106,8 @@ def sets_too_small(facts: ClusterFacts) -> Iterator[Finding]:
             yield Finding(
                 Severity.ERROR,
                 _subject(broker),
-                f"accepts no messages: {in_sync} brokers are in sync, and in_sync_min is {wanted}",
+                f"accepts no messages: in sync are {in_sync} of the {wanted} brokers that"
+                " in_sync_min wants",
                 f"start its replicas; ariane broker ha status {name} shows what delays them",
             )
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ariane.admin.v1 import topic_service_pb2 as topic_pb
 from ariane.broker.v1 import topic_service_pb2 as broker_pb
+from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane.common.v1.process_service_pb2 import GetProcessStateRequest
 from ariane_admin.asking.cluster_doors import (
     CALL_SECONDS_MAX,
@@ -15,10 +16,34 @@ from ariane_admin.asking.cluster_doors import (
     broker_peer,
 )
 from ariane_admin.asking.topic_attributes import SHOWN_SINCE
+from ariane_admin.servicers.times import milliseconds_in
+from ariane_record.names import is_system_topic
 from ariane_sdk import LiveBroker
+from ariane_servicekit import ServiceError, field_invalid
 
 if TYPE_CHECKING:
     from ariane_sdk import QueueReader
+
+
+def check_purge(request: topic_pb.PurgeTopicRequest) -> None:
+    """Refuse what brokers would refuse, also when it is only looked at.
+
+    Raises:
+        ServiceError: TOPIC_RESERVED or FIELD_INVALID.
+    """
+    if is_system_topic(request.topic):
+        raise ServiceError(
+            ErrorReason.ERROR_REASON_TOPIC_RESERVED,
+            f"topic {request.topic!r} belongs to the system",
+            {"topic": request.topic},
+        )
+    before_ms = milliseconds_in(request, "before")
+    if before_ms is None:
+        return
+    if request.undo:
+        raise field_invalid("before", "is absent where a purge is undone")
+    if before_ms < 1:
+        raise field_invalid("before", "must be after 1970")
 
 
 async def purged(
@@ -44,12 +69,11 @@ async def purged(
     if reader is not None:
         asked = broker_pb.GetTopicRequest(topic=request.topic)
         found = await answer_of(topics.GetTopic(asked, timeout=CALL_SECONDS_MAX), peer)
-        before = await _clock_of(doors, broker)
+        since_ms = await _clock_ms_of(doors, broker)
         if request.HasField("before"):
-            before = min(before, request.before.ToDatetime(UTC))
+            since_ms = min(since_ms, request.before.ToMilliseconds())
         # What is hidden stays hidden.
-        already_ms = int(found.topic.attributes.get(SHOWN_SINCE, 0))
-        since_ms = max(round(before.timestamp() * 1000), already_ms)
+        since_ms = max(since_ms, int(found.topic.attributes.get(SHOWN_SINCE, 0)))
         hidden.before.FromMilliseconds(since_ms)
         hidden.message_count = await _count(reader, request.topic, broker, since_ms)
         text = str(since_ms)
@@ -59,12 +83,13 @@ async def purged(
     return hidden
 
 
-async def _clock_of(doors: ClusterDoors, broker: LiveBroker) -> datetime:
+async def _clock_ms_of(doors: ClusterDoors, broker: LiveBroker) -> int:
     call = doors.processes(broker.address).GetProcessState(
         GetProcessStateRequest(), timeout=CALL_SECONDS_MAX
     )
     answer = await answer_of(call, broker_peer(broker))
-    return answer.state.current_time.ToDatetime(UTC)
+    now_ms: int = answer.state.current_time.ToMilliseconds()
+    return now_ms
 
 
 async def _count(reader: QueueReader, topic: str, broker: LiveBroker, since_ms: int) -> int:

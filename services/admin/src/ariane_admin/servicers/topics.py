@@ -27,7 +27,7 @@ from ariane_admin.asking.cluster_doors import (
 from ariane_admin.asking.pages import all_pages
 from ariane_admin.asking.topic_attributes import set_attributes
 from ariane_admin.servicers.cluster_access import ClusterAccess, topic_not_found
-from ariane_admin.servicers.topic_purge import purged
+from ariane_admin.servicers.topic_purge import check_purge, purged
 from ariane_record.names import reply_topic
 from ariane_sdk import LiveBroker
 from ariane_sdk.errors import CallError, RouteNotFound, TopicExists, TopicNotFound
@@ -192,8 +192,7 @@ class TopicServicer(TopicServiceServicer):
         self, request: topic_pb.PurgeTopicRequest, context: _Context
     ) -> topic_pb.PurgeTopicResponse:
         """Hide the messages of a topic, or show them again."""
-        if request.undo and request.HasField("before"):
-            raise field_invalid("before", "is absent where a purge is undone")
+        check_purge(request)
         brokers = (await self._cluster.carriers(request.topic)).brokers
         reader = None if request.undo else await self._cluster.reader()
         hidden: list[topic_pb.HiddenMessages] = []

@@ -388,8 +388,8 @@ def consumer_offset_reset(topic: str, queue_id: int, epoch: int) -> ServiceError
 def queues_unread(topic: str, reads: int, writes: int, message_count: int) -> ServiceError:
     """The change would leave messages in queues that are not read."""
     hidden = (
-        f"{message_count} messages that groups have not consumed are in queues from {reads} on, "
-        "which would no longer be read"
+        f"messages that groups have not consumed ({message_count}) are in queues from {reads} on,"
+        " which would no longer be read"
         if message_count
         else f"{writes} queues would be written and only {reads} read: messages in the others "
         "would not be consumed"

@@ -29,7 +29,7 @@ def too_few_in_sync(in_sync: int, wanted: int) -> ServiceError:
     """Nothing is stored while fewer copies are in sync than an acknowledgement promises."""
     return ServiceError(
         ErrorReason.ERROR_REASON_TOO_FEW_IN_SYNC,
-        f"{in_sync} brokers are in sync, and in_sync_min wants {wanted}: nothing was stored",
+        f"in sync are {in_sync} of the {wanted} brokers that in_sync_min wants: nothing was stored",
         {"in_sync": in_sync, "wanted": wanted},
     )
 

@@ -31,6 +31,7 @@ from ariane_admin.commands.topic.words import (
     message_type_word,
     permission_word,
 )
+from ariane_admin.counted import counted
 from ariane_admin.retention import NO_RETENTION, retention_text
 from ariane_admin.terminal.client_warnings import say_warning
 from ariane_admin.terminal.confirmation import confirm, dry_run_option, yes_option
@@ -320,11 +321,12 @@ async def _queues(name_servers: str, name: str) -> tuple[Questions, list[Row]]:
         ).queues
         topic = (await asked.topics.GetTopic(topic_pb.GetTopicRequest(topic=name))).topic
     for layout in map(placement_row, topic.placements):
-        if layout["unread_messages"]:
+        unread = layout["unread_messages"]
+        if isinstance(unread, int) and unread:
             say_warning(
-                "{unread_messages} messages on {broker} are in queues that are not readable, so"
-                " no consumer gets them: raise the readable queues above {read_queues} with"
-                " ariane topic update {topic} --read-queues N".format_map({**layout, "topic": name})
+                f"{counted(unread, 'message')} on {layout['broker']} in queues"
+                " that no consumer may read: raise the readable queues above"
+                f" {layout['read_queues']} with ariane topic update {name} --read-queues N"
             )
     bounds = {
         MessageQueue(name, each.broker_name, each.bounds.queue_id): each.bounds for each in queues
