@@ -8,9 +8,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from ariane.broker.v1 import client_question_pb2 as question_pb
 from ariane.broker.v1 import client_service_pb2 as client_pb
+from ariane.broker.v1 import group_service_pb2 as group_pb
 from ariane.broker.v1 import offset_service_pb2 as offset_pb
 from ariane.broker.v1 import query_service_pb2 as query_pb
 from ariane.broker.v1 import send_service_pb2 as send_pb
+from ariane.broker.v1 import topic_service_pb2 as topic_pb
 from ariane.common.v1.message_pb2 import Message
 from ariane_testkit.free_ports import free_port
 from services.broker.tests.receive.receive_calls import Receiver
@@ -91,6 +93,14 @@ async def test_messages_that_have_expired_are_counted_by_group_and_topic(scraped
     message_id = sent.messages[0].position.message_id
     found = await broker.queries.GetMessage(query_pb.GetMessageRequest(message_id=message_id))
     assert (found.message.body, found.message.expire_time) == (b"old", old.expire_time)
+    # A later group or topic of the same name has other messages.
+    deleted = group_pb.DeleteConsumerGroupRequest(consumer_group="pulling")
+    await broker.groups.DeleteConsumerGroup(deleted)
+    values = await scrape()
+    assert ("ariane_messages_expired_total", "codes", "pulling") not in values
+    assert values["ariane_messages_expired_total", "codes", "receiving"] == 2
+    await broker.topics.DeleteTopic(topic_pb.DeleteTopicRequest(topic="codes"))
+    assert not [key for key in await scrape() if key[0] == "ariane_messages_expired_total"]
 
 
 async def test_queues_that_members_hold_are_counted(scraped):

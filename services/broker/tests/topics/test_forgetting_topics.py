@@ -8,6 +8,7 @@ from ariane_broker.clients.deaths.suspicions import Suspicion, Suspicions
 from ariane_broker.clients.room import forget_topics
 from ariane_broker.groups.consumer_offsets import ConsumerOffsets
 from ariane_broker.groups.queue_locks import QueueLocks
+from ariane_broker.log.statistics import BrokerStatistics
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.receive.in_hand.receive_events import EventKind, ReceiveEvent
 from ariane_broker.receive.in_hand.receive_table import ReceiveTable
@@ -60,7 +61,9 @@ def filled():
 async def test_what_groups_had_in_a_topic_is_forgotten_in_turns():
     state, epochs, changes = filled()
     forgetting = asyncio.create_task(
-        forget_topics(state, SimpleNamespace(sequences=Streams()), ["gone"])
+        forget_topics(
+            state, SimpleNamespace(sequences=Streams(), statistics=BrokerStatistics()), ["gone"]
+        )
     )
     turns = 0
     while not forgetting.done():

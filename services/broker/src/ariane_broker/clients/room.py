@@ -199,6 +199,7 @@ async def forget_topics(state: StateRoom, log: LogRoom, topics: Collection[str])
     if await in_turns(state.offsets.remove_topics(gone)):
         state.saved_offsets.mark_changed()
     await in_turns(log.sequences.forget_topics(gone))
+    await in_turns(log.statistics.forget_expired(topics=gone))
 
 
 async def _save_forgotten(
@@ -220,6 +221,7 @@ def _call_for_state(log: LogRoom) -> None:
 async def _forget_group(state: StateRoom, log: LogRoom, consumer_group: str) -> None:
     """Delete the offsets and locks of a deleted group."""
     state.locks.remove_group(consumer_group)
+    await in_turns(log.statistics.forget_expired(groups=(consumer_group,)))
     if await in_turns(state.suspicions.remove_group(consumer_group)):
         state.saved_suspicions.mark_changed()
     if state.offsets.remove_group(consumer_group):

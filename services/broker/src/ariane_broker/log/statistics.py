@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field
 
 from ariane_broker.queue_key import QueueKey
@@ -64,6 +64,15 @@ class BrokerStatistics:
         """Count messages of a queue that a group was not given because they had expired."""
         if message_count:
             self.expired_counts[group, queue] += message_count
+
+    def forget_expired(
+        self, *, groups: Container[str] = (), topics: Container[str] = ()
+    ) -> Iterator[None]:
+        """Forget what was counted of deleted groups and topics; yields once for each count."""
+        for group, queue in list(self.expired_counts):
+            if group in groups or queue.topic in topics:
+                self.expired_counts.pop((group, queue), None)
+            yield None
 
     def count_pull(self, message_count: int, size_bytes: int) -> None:
         """Count records of one queue that were handed out."""
