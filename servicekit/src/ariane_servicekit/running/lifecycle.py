@@ -222,7 +222,7 @@ class _Life:
         )
         self._access = AccessGuard(settings, machine)
         self._identities = Identities(settings, machine, tls, self._access.gate.key_of)
-        self._access.gate.proved_until_ms = self._identities.logins.proved_until_ms
+        self._access.gate.proved_until_ms = self._identities.proved_until_ms
         if isinstance(service, Guarded):
             service.guarded_by(self._access.gate)
         if isinstance(service, HasClients):

@@ -19,6 +19,7 @@ from ariane_servicekit.security.identity import logins as logins_module
 from ariane_servicekit.security.identity.delegations import DELEGATION_MS_MAX, PREFIX
 from ariane_servicekit.security.identity.identify import SESSION_KEY, Identifier
 from ariane_servicekit.security.identity.logins import LOGIN_MS_MAX, Logins, PublicKey, signed_text
+from ariane_servicekit.security.identity.session_tokens import TOKENS_OF_USER_MAX
 from ariane_servicekit.security.rules.rule_book import RuleBook
 from ariane_wire import Identity
 
@@ -300,3 +301,21 @@ async def test_session_tokens_are_bounded(logins, private):
     assert len(set(tokens)) == 102
     held = [logins.tokens.login_of(each, FAR) is not None for each in tokens]
     assert held == [False] * 2 + [True] * 100
+
+
+async def test_a_connection_knows_its_renewed_login_however_many_others_its_user_has(
+    logins, private, keys, clock
+):
+    kept, here = keys["laptop"], encrypted()
+    keys["laptop"] = kept._replace(ends_ms=clock.ms + 5)
+    keys["desk"] = kept._replace(ends_ms=clock.ms + 5000)
+    first = await logins.finish_by_key(here, proof(private, logins.begin(here)))
+    signed = proof(private, logins.begin(here), credential_id="desk")
+    renewed = await logins.finish_by_key(here, signed)
+    logins.tokens.give(renewed)
+    assert logins.proved_until_ms(first.caller, encrypted()) == renewed.ends_ms
+    others = replace(renewed, caller=replace(renewed.caller, peer="ipv4:10.0.0.8:1"))
+    for _ in range(TOKENS_OF_USER_MAX):
+        logins.tokens.give(others)
+    assert logins.proved_until_ms(first.caller, here) == renewed.ends_ms
+    assert logins.proved_until_ms(first.caller, encrypted()) == first.ends_ms

@@ -70,8 +70,8 @@ class Gate:
         """The name of this process among members of its kind, such as ``broker-a``."""
         self.client_caller: Callable[[str], Caller | None] = _nobody
         """Returns who attached the client with an id; None without one."""
-        self.proved_until_ms: Callable[[Caller], int] = _until_its_end
-        """Until when what a caller has proved lasts, if it has an end."""
+        self.proved_until_ms: Callable[[Call], int] = _until_its_end
+        """Until when what the caller of a call has proved lasts, if it has an end."""
         self._super_users = super_users
         self._book = RuleBook(super_users=super_users)
         self._holds = True
@@ -87,9 +87,9 @@ class Gate:
         """Find a key of an enabled user; None if there is none, or the rules are too old."""
         return self._book.key_of(credential_id) if self._holds else None
 
-    def proof_left_s(self, caller: Caller) -> float:
+    def proof_left_s(self, call: Call) -> float:
         """Seconds for which the proof of a caller lasts, if it has an end; 0 or less after it."""
-        return (self.proved_until_ms(caller) - self._now_ms()) / 1000
+        return (self.proved_until_ms(call) - self._now_ms()) / 1000
 
     def watch(self, changed: Callable[[], None]) -> None:
         """Have a function called after each change of rules or mode."""
@@ -400,8 +400,8 @@ def _uses_of_replies(replies: OwnReplies, user: str = "") -> Iterable[Use]:
         yield Use(user, access.ACTION_GET, access.RESOURCE_TOPIC, topic)
 
 
-def _until_its_end(caller: Caller) -> int:
-    return caller.ends_ms
+def _until_its_end(call: Call) -> int:
+    return call.caller.ends_ms
 
 
 def _nobody(_client_id: str) -> None:

@@ -89,7 +89,7 @@ class LongCalls:
 
     def _look(self, long: LongCall) -> None:
         """End a call whose caller is known no more; look again when his present proof ends."""
-        left_s = self._gate.proof_left_s(long.call.caller)
+        left_s = self._gate.proof_left_s(long.call)
         if left_s > 0:
             # The clock may be set meanwhile, and a proof renewed: never far ahead.
             loop = asyncio.get_running_loop()

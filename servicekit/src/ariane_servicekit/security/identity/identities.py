@@ -8,6 +8,7 @@ from typing import Any, Final
 from ariane_servicekit.configuration.settings import ServiceSettings
 from ariane_servicekit.machine import Machine
 from ariane_servicekit.observability.logs import get_logger
+from ariane_servicekit.rpc.calls import Call
 from ariane_servicekit.running.background import Loop
 from ariane_servicekit.security.caller import Identify, anonymous
 from ariane_servicekit.security.identity.identify import Identifier
@@ -67,6 +68,10 @@ class Identities:
     async def stop(self) -> None:
         """Watch no more. Repeating is harmless."""
         await self._loop.stop()
+
+    def proved_until_ms(self, call: Call) -> int:
+        """Until when what the caller of a call has proved lasts; 0 for no end of its own."""
+        return self.logins.proved_until_ms(call.caller, call.context.identity())  # type: ignore[attr-defined]  # Of our transport.
 
     async def turn(self) -> None:
         """Take new files; let connections end that prove nothing any more."""

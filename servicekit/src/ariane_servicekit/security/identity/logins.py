@@ -27,7 +27,7 @@ from ariane_servicekit.machine import Machine
 from ariane_servicekit.observability.logs import LineBudget, get_logger
 from ariane_servicekit.security.caller import Caller, CallerKind, address_of_peer
 from ariane_servicekit.security.identity.delegations import delegated, is_signed
-from ariane_servicekit.security.identity.session_tokens import SessionTokens
+from ariane_servicekit.security.identity.session_tokens import SessionTokens, alike
 from ariane_servicekit.security.rights.rights import Rights
 from ariane_servicekit.security.tls.service_tls import ServiceTls
 from ariane_wire import Identity
@@ -230,14 +230,17 @@ class Logins:
         known = self._key_of(caller.credential_id)
         return known is not None and known.user == caller.name
 
-    def proved_until_ms(self, caller: Caller) -> int:
+    def proved_until_ms(self, caller: Caller, identity: Identity) -> int:
         """Until when what a caller has proved lasts; 0 for no end of its own.
 
-        A client renews it: another login of the same user, from the same address, counts as well.
+        A client renews it: another login of the same user counts as well, on this connection or, as
+        long as its session token is kept, from the same address.
         """
         if not caller.ends_ms or caller.scope is not None:
             return caller.ends_ms
-        return max(caller.ends_ms, self.tokens.lasting_ms(caller))
+        renewed = self.login_of(identity)
+        here_ms = renewed.ends_ms if renewed is not None and alike(renewed, caller) else 0
+        return max(caller.ends_ms, here_ms, self.tokens.lasting_ms(caller))
 
     def _logged_in(self, identity: Identity, login: Login) -> Login:
         identity.notes[_LOGIN] = login

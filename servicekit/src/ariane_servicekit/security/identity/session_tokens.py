@@ -53,13 +53,7 @@ class SessionTokens:
         Logins that a delegation narrows, and those of other groups, are left out.
         """
         theirs = (self._logins[key] for key in self._of_user.get(caller.name, ()))
-        alike = (
-            login.ends_ms
-            for login in theirs
-            if (login.caller.address, login.caller.groups, login.caller.scope)
-            == (caller.address, caller.groups, None)
-        )
-        return max(alike, default=0)
+        return max((login.ends_ms for login in theirs if alike(login, caller)), default=0)
 
     def forget(self, token: str) -> None:
         """Take a token no more."""
@@ -75,6 +69,17 @@ class SessionTokens:
             theirs.pop(key, None)
             if not theirs:
                 del self._of_user[user]
+
+
+def alike(login: Login, caller: Caller) -> bool:
+    """Whether a login makes a caller known as before: user, address and groups, all rights."""
+    other = login.caller
+    return (other.name, other.address, other.groups, other.scope) == (
+        caller.name,
+        caller.address,
+        caller.groups,
+        None,
+    )
 
 
 def _hash(token: str) -> bytes:
