@@ -133,8 +133,10 @@ class Sending:
     async def _producer(self) -> Producer:
         """The producer of the user of the call in work: brokers judge each by his own rights."""
         user = USER.get()
-        producer = self._producers.get(user)
-        if producer is None:
+        producer = self._producers.pop(user, None)
+        if producer is not None:
+            self._producers[user] = producer  # The one used least lately stays first.
+        else:
             tls = acting_as(self._tls, user) if user else self._tls
             made = Producer(self._name_servers, settings=self._settings, tls=tls)
             await made.start()
