@@ -59,7 +59,9 @@ class NameType(click.types.StringParamType):
             names = _names(self._kind, ctx)
         except Exception:  # noqa: BLE001 - an error would be written into somebody's command line
             names = []
-        return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+        # Bash puts names into the command line as they are, and they may have "|".
+        quoted = _quoted if os.environ.get("_ARIANE_COMPLETE", "").startswith("bash") else str
+        return [CompletionItem(quoted(name)) for name in names if name.startswith(incomplete)]
 
 
 def complete_names(command: click.Command, group: str) -> None:
@@ -77,6 +79,10 @@ def complete_names(command: click.Command, group: str) -> None:
         is_ours = not (command.name == "produce" and kind == _GROUP)
         if kind is not None and is_ours and type(param.type) is click.types.StringParamType:
             param.type = NameType(kind)
+
+
+def _quoted(name: str) -> str:
+    return name.replace("|", r"\|")
 
 
 def _names(kind: str, context: click.Context) -> list[str]:

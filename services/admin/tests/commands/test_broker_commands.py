@@ -5,6 +5,7 @@ import subprocess
 
 import pytest
 
+from ariane_admin import name_completion
 from ariane_admin.cli import main, root
 from ariane_admin.own_commands import OWN_COMMANDS
 from ariane_admin.terminal.exits import ExitStatus
@@ -134,6 +135,14 @@ def test_completion_completes(monkeypatch, capfd):
     with pytest.raises(SystemExit):
         main([])
     assert capfd.readouterr().out == "plain,group\n"
+
+
+@pytest.mark.parametrize(("shell", "shown"), [("bash", r"shop\|halt"), ("zsh", "shop|halt")])
+def test_a_name_with_a_pipe_is_completed_as_one_word(monkeypatch, shell, shown):
+    monkeypatch.setenv("_ARIANE_COMPLETE", f"{shell}_complete")
+    monkeypatch.setattr(name_completion, "_names", lambda *_: ["bills", "shop|halt"])
+    [item] = name_completion.NameType("topic").shell_complete(None, None, "sh")
+    assert item.value == shown
 
 
 def commands(command, path):

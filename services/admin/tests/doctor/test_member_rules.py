@@ -1,5 +1,7 @@
 """What the doctor says of members of groups."""
 
+import shlex
+
 from google.protobuf.duration_pb2 import Duration
 
 from ariane.broker.v1.client_question_pb2 import (
@@ -88,3 +90,11 @@ def test_members_beyond_the_queues_of_their_group_are_idle():
     many = MemberFacts("a", ["billing"], [queue(n) for n in range(8)], sharing=["billing"])
     listener = MemberFacts("e", ["billing"], [])
     assert not list(idle_members(ClusterFacts([], members=[many, joining, listener])))
+
+
+def test_what_a_client_calls_itself_is_no_command_where_advice_is_pasted():
+    member = MemberFacts("x;reboot", ["team|halt"], [queue(0, since_s=301)])
+    [finding] = queues_that_stand_still(ClusterFacts([], members=[member]))
+    said = finding.advice.partition("ariane group")[2]
+    assert shlex.split(said) == ["running", "team|halt", "--member", "x;reboot", "--stacks"]
+    assert said.split()[1:4] == ["'team|halt'", "--member", "'x;reboot'"]

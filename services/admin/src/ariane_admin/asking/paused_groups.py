@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
@@ -45,5 +46,5 @@ def pause_warning(group: str, brokers: Sequence[str]) -> str:
     """What a command says of a group that is paused on some brokers."""
     return (
         f"group {group} is paused on {', '.join(brokers)}: its members get no messages from there"
-        f" until ariane group resume {group}"
+        f" until ariane group resume {shlex.quote(group)}"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
@@ -40,7 +41,7 @@ def hot_queues(facts: ClusterFacts) -> Iterator[Finding]:
             f"one of {len(lags)} queues of topic {topic}, {queue.broker_name}:{queue.queue_id}, has"
             f" {share:.0%} of what it has not consumed ({total:,} messages)",
             "one message group or key may have most messages: divide it into several; or the owner"
-            f" of the queue is slower than others: ariane group running {group}",
+            f" of the queue is slower than others: ariane group running {shlex.quote(group)}",
         )
 
 

@@ -6,6 +6,7 @@ subject, the fault and the remedy.
 
 from __future__ import annotations
 
+import shlex
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from ipaddress import ip_address
@@ -356,8 +357,8 @@ def _unread_queues(facts: ClusterFacts) -> Iterator[Finding]:
                 f"topic {one.topic}",
                 f"{counted(one.message_count, 'message')} on {_subject(broker.identity)} in"
                 f" {counted(one.queue_count, 'queue')} that no consumer may read",
-                f"ariane topic update {one.topic} --queues N, where N is the largest number"
-                " of queues it ever had",
+                f"ariane topic update {shlex.quote(one.topic)} --queues N, where N is the largest"
+                " number of queues it ever had",
             )
 
 

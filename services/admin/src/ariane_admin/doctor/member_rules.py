@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import defaultdict
 from collections.abc import Iterator
 from typing import Final
@@ -51,7 +52,8 @@ def queues_that_stand_still(facts: ClusterFacts) -> Iterator[Finding]:
             f" {member.client_id}: {counted(count, 'message')} unfinished"
             f" ({', '.join(names)}{more})",
             "its application hangs, is slow, or does not poll; this shows where it is: ariane group"
-            f" running {member.groups[0]} --member {member.client_id} --stacks",
+            f" running {shlex.quote(member.groups[0])} --member {shlex.quote(member.client_id)}"
+            " --stacks",
         )
 
 
@@ -68,7 +70,7 @@ def queues_that_wait_in_order(facts: ClusterFacts) -> Iterator[Finding]:
                 f" {'/'.join(map(str, _place(hold)))}, which failed {hold.attempts} times in"
                 f" {hold.age.seconds} s at member {member.client_id}: {hold.cause}",
                 "mend its cause, and the queue goes on in order; to pass over such messages:"
-                f" ariane group retry {hold.consumer_group} --ordered-attempts N",
+                f" ariane group retry {shlex.quote(hold.consumer_group)} --ordered-attempts N",
             )
 
 
@@ -84,7 +86,7 @@ def paused_groups(facts: ClusterFacts) -> Iterator[Finding]:
             f"group {group}",
             f"gets no messages from {', '.join(sorted(names))}, because an operator paused it"
             " (ariane group pause)",
-            f"to let it consume again: ariane group resume {group}",
+            f"to let it consume again: ariane group resume {shlex.quote(group)}",
         )
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
@@ -296,7 +297,8 @@ class TopicServicer(TopicServiceServicer):
             except CallError as error:
                 error.add_note(
                     "the topic is there, but not every name server keeps the order of its"
-                    f" queues: say ariane topic order {wanted.topic} --set when they answer"
+                    f" queues: say ariane topic order {shlex.quote(wanted.topic)} --set when they"
+                    " answer"
                 )
                 raise
         return outcomes

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 import click
 
 from ariane.admin.v1.group_service_pb2 import DeleteGroupOffsetsRequest
@@ -64,6 +66,7 @@ def forget(
     rows = run_async(ask())
     if not rows:
         say_warning(
-            f"group {name} has no offset in topic {topic}; ariane group show {name} has all"
+            f"group {name} has no offset in topic {topic}; ariane group show {shlex.quote(name)}"
+            " has all"
         )
     output.rows(("broker", "queue_id", "consumer_offset"), rows)

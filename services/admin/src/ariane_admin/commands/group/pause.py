@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 import click
 
 from ariane.admin.v1.group_service_pb2 import UpdateGroupRequest
@@ -34,7 +36,7 @@ def pause(*, name: str, yes: bool, name_servers: str, admin: AdminChoice, output
     confirm(f"Stop delivery to group {name}?", yes=yes)
     run_async(_set_consuming(name_servers, admin, name, enabled=False))
     output.done(
-        f"Group {name} is paused; resume it with ariane group resume {name}.",
+        f"Group {name} is paused; resume it with ariane group resume {shlex.quote(name)}.",
         {"group": name, "consume_enabled": False},
     )
 

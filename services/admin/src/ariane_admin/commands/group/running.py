@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -118,7 +119,8 @@ async def _members(asked: Questions, name: str, client_id: str) -> Sequence[_Fou
         await asked.group(name)
     if client_id and client_id not in found:
         raise CommandFailed(
-            f"group {name} has no live member {client_id!r}; ariane group show {name} lists them",
+            f"group {name} has no live member {client_id!r}; ariane group show {shlex.quote(name)}"
+            " lists them",
             ExitStatus.UNREACHABLE if asked.unanswered else ExitStatus.NOT_FOUND,
         )
     return [found[one] for one in sorted(found) if client_id in {"", one}]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -326,7 +327,8 @@ async def _queues(name_servers: str, name: str) -> tuple[Questions, list[Row]]:
             say_warning(
                 f"{counted(unread, 'message')} on {layout['broker']} in queues"
                 " that no consumer may read: raise the readable queues above"
-                f" {layout['read_queues']} with ariane topic update {name} --read-queues N"
+                f" {layout['read_queues']} with ariane topic update {shlex.quote(name)}"
+                " --read-queues N"
             )
     bounds = {
         MessageQueue(name, each.broker_name, each.bounds.queue_id): each.bounds for each in queues
