@@ -38,5 +38,7 @@ def test_a_filter_by_its_source_is_named_by_what_it_says():
     for wrong in "", b"", None:
         with pytest.raises(FilterIllegal, match="text or bytes"):
             Uploaded.source(wrong)
+    with pytest.raises(FilterIllegal, match="is no text"):
+        Uploaded.source("half = '\ud800'")
     with pytest.raises(FilterIllegal, match="is expected"):
         Uploaded.source(text, name="two words")

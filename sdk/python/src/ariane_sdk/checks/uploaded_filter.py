@@ -58,7 +58,10 @@ class Uploaded:
         given: object = code
         if not isinstance(given, str | bytes) or not given:
             raise FilterIllegal(f"the source of a filter is text or bytes, not {code!r:.60}")
-        module = given.encode() if isinstance(given, str) else given
+        try:
+            module = given.encode() if isinstance(given, str) else given
+        except UnicodeEncodeError as error:
+            raise FilterIllegal(f"the source of a filter is no text: {error}") from None
         version = sha256(module).hexdigest()
         return cls(f"{name or f'source-{version[:12]}'}@{version}", module)
 
