@@ -240,7 +240,8 @@ class TopicTable:
             if value:
                 if name in _TIME_ATTRIBUTES:
                     if _time_ms(value) is None:
-                        raise field_invalid("attributes", f"{name} is no time in ms", value)
+                        rule = f"{name} is no time in ms, 1 to {_TIME_MS_MAX}"
+                        raise field_invalid("attributes", rule, value)
                 elif value not in _ATTRIBUTE_VALUES.get(name, ()):
                     raise field_invalid("attributes", "names what is not known here", name)
                 attributes[name] = value
