@@ -98,7 +98,7 @@ class LeaseKeeper:
         living = await self._database.call(self._leases.beat, self._checker_id, span_ms)
         await self._renew(span_ms)
         brokers = sorted(self._brokers.keys)
-        for broker in self.held - set(brokers):
+        for broker in sorted(self.held - set(brokers)):
             await self._let_go(broker)
         share = -(-len(brokers) // len(living))
         for broker in sorted(self.held)[share:]:

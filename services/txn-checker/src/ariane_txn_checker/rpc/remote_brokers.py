@@ -215,7 +215,7 @@ class RemoteBrokers:
     async def _name_servers(self) -> list[RouteServiceAsyncStub]:
         """Stubs of the name servers there are now; connections to others end."""
         addresses = await self._sources.read()
-        for address in self._channels.keys() - set(addresses):
+        for address in sorted(self._channels.keys() - set(addresses)):
             await self._channels.pop(address).close()
         for address in addresses:
             if address not in self._channels:
