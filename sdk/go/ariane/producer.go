@@ -234,9 +234,6 @@ func (l *lane) restart() { l.epoch, l.next = l.epoch+1, 0 }
 
 // surelyMissing says whether a gap shows that no try since then has stored anything.
 func surelyMissing(gap *Error, since time.Time) bool {
-	if expected, err := strconv.ParseInt(gap.Metadata["expected"], 10, 64); err == nil && expected > 0 {
-		return true // The broker knows the stream, and the batch is not in it.
-	}
 	known, err := strconv.ParseInt(gap.Metadata["known_for_ms"], 10, 64)
 	// A second is for clocks that do not run alike.
 	return err == nil && time.Since(since)+time.Second < time.Duration(known)*time.Millisecond

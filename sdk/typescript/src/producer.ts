@@ -210,7 +210,6 @@ function restart(lane: Lane): void {
 
 /** Whether a gap shows that no try since then has stored anything. */
 function surelyMissing(gap: ArianeError, since: number): boolean {
-  if (Number(gap.metadata["expected"] ?? 0) > 0) return true; // The batch is not in the stream.
   // A second is for clocks that do not run alike.
   return Date.now() - since + 1000 < Number(gap.metadata["known_for_ms"] ?? 0);
 }

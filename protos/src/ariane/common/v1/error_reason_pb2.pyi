@@ -79,8 +79,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     confirmed that in time.
     """
     ERROR_REASON_SEQUENCE_GAP: _ErrorReason.ValueType  # 47
-    """An earlier batch of the stream is missing; `expected`, `actual`. For an unknown stream,
-    `known_for_ms` is the number of milliseconds for which it has certainly stored nothing.
+    """An earlier batch of the stream is missing; `expected`, `actual`. The batch itself has certainly
+    not been stored for `known_for_ms` milliseconds: 0 if the topic was deleted and made anew.
     """
     ERROR_REASON_PRODUCER_FENCED: _ErrorReason.ValueType  # 48
     """A newer producer took over this producer's id; `epoch`."""
@@ -287,8 +287,8 @@ ERROR_REASON_REPLICATION_UNCONFIRMED: ErrorReason.ValueType  # 46
 confirmed that in time.
 """
 ERROR_REASON_SEQUENCE_GAP: ErrorReason.ValueType  # 47
-"""An earlier batch of the stream is missing; `expected`, `actual`. For an unknown stream,
-`known_for_ms` is the number of milliseconds for which it has certainly stored nothing.
+"""An earlier batch of the stream is missing; `expected`, `actual`. The batch itself has certainly
+not been stored for `known_for_ms` milliseconds: 0 if the topic was deleted and made anew.
 """
 ERROR_REASON_PRODUCER_FENCED: ErrorReason.ValueType  # 48
 """A newer producer took over this producer's id; `epoch`."""

@@ -180,7 +180,7 @@ def flush_unconfirmed() -> ServiceError:
 
 
 def sequence_gap(
-    topic: str, queue_id: int, expected: int, actual: int, *, known_for_ms: int | None = None
+    topic: str, queue_id: int, expected: int, actual: int, known_for_ms: int
 ) -> ServiceError:
     """A batch does not continue its stream: an earlier batch is missing.
 
@@ -189,11 +189,9 @@ def sequence_gap(
         queue_id: The queue.
         expected: The expected number of its first message.
         actual: The actual one.
-        known_for_ms: For an unknown stream: for how long it has certainly stored nothing.
+        known_for_ms: For how long the stream has certainly not stored this batch.
     """
-    metadata = {"expected": expected, "actual": actual}
-    if known_for_ms is not None:
-        metadata["known_for_ms"] = known_for_ms
+    metadata = {"expected": expected, "actual": actual, "known_for_ms": known_for_ms}
     return ServiceError(
         ErrorReason.ERROR_REASON_SEQUENCE_GAP,
         f"topic {topic!r}, queue {queue_id}: the batch begins at number {actual}, but the next "

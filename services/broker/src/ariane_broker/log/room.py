@@ -135,6 +135,7 @@ def _sequences(settings: BrokerSettings, store: Store) -> ProducerSequences:
         now_ms=store.believed_ms,
         expiry_ms=round(settings.producer_expiry_s * 1000),
         stream_count_max=settings.producer_streams_max,
+        deleted_end=store.deleted_end,
     )
 
 

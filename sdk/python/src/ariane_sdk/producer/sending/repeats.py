@@ -140,10 +140,7 @@ class Repeats:
         """Whether the broker's answer proves that no call has stored the row."""
         if error.reason != SEQUENCE_GAP:
             return False
-        if int(error.metadata.get("expected", 0)):
-            return True  # The broker knows the sequence, and the row is not in it.
-        # A sequence that the broker does not know has stored nothing for this long. One second more
-        # allows for clocks that differ.
+        # One second more allows for clocks that differ.
         return age_s + 1.0 < int(error.metadata.get("known_for_ms", 0)) / 1000
 
     def _note(self, row: Row, error: CallError) -> None:

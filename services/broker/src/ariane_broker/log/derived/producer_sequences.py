@@ -110,13 +110,22 @@ class ProducerSequences(SnapshotState):
     name: Final = "producer sequences"
     """Name of this state in the process's log."""
 
-    def __init__(self, *, now_ms: Callable[[], int], expiry_ms: int, stream_count_max: int) -> None:
+    def __init__(
+        self,
+        *,
+        now_ms: Callable[[], int],
+        expiry_ms: int,
+        stream_count_max: int,
+        deleted_end: Callable[[str], int] = lambda _: 0,
+    ) -> None:
         """Know of no producer.
 
         ``now_ms`` is the clock that stamps records. A stream is remembered for ``expiry_ms`` after
-        its last batch.
+        its last batch. Batches for a topic below the commit-log offset ``deleted_end`` went with an
+        earlier topic of its name; 0 if there was none.
         """
         self._now_ms = now_ms
+        self._deleted_end = deleted_end
         self._expiry_ms = expiry_ms
         self._stream_count_max = stream_count_max
         # The one unused for longest first.
@@ -133,11 +142,6 @@ class ProducerSequences(SnapshotState):
     def matters_since_ms(self) -> int:
         """Batches stored before this time do not matter any more."""
         return self._now_ms() - self._expiry_ms
-
-    @property
-    def known_for_ms(self) -> int:
-        """Since when all streams are known: one that is not known has stored nothing since."""
-        return min(self._expiry_ms, max(0, self._now_ms() - self._crowded_out_ms - 1))
 
     def duplicate_of(
         self,
@@ -161,7 +165,8 @@ class ProducerSequences(SnapshotState):
         stream = self._live_stream((sequence.producer_id, *queue))
         if stream is None or epoch > stream.epoch:
             if first:
-                raise sequence_gap(*queue, 0, first, known_for_ms=self.known_for_ms)
+                known_ms = max(0, self._now_ms() - self._crowded_out_ms - 1)
+                raise sequence_gap(*queue, 0, first, min(known_ms, self._known_ms_max(queue.topic)))
             return None
         if epoch < stream.epoch:
             raise producer_fenced(*queue, stream.epoch)
@@ -169,7 +174,7 @@ class ProducerSequences(SnapshotState):
         if first == expected:
             return None
         if first > expected:
-            raise sequence_gap(*queue, expected, first)
+            raise sequence_gap(*queue, expected, first, self._known_ms_max(queue.topic))
         for batch in stream.batches:
             same_numbers = batch.first_sequence == first and batch.record_count == record_count
             if same_numbers and is_same(batch):
@@ -304,8 +309,15 @@ class ProducerSequences(SnapshotState):
             yield None
 
     def keep_topics(self, is_known_topic: Callable[[str], bool]) -> None:
-        """Forget the streams of topics that no longer exist."""
-        self._forget([key for key in self._streams if not is_known_topic(key[1])])
+        """Forget the streams of topics that no longer exist, also where others have their names."""
+        self._forget(
+            [
+                (producer_id, topic, queue_id)
+                for (producer_id, topic, queue_id), stream in self._streams.items()
+                if not is_known_topic(topic)
+                or stream.batches[-1].commit_log_offset < self._deleted_end(topic)
+            ]
+        )
 
     def clear(self) -> None:
         """Forget everything."""
@@ -342,6 +354,10 @@ class ProducerSequences(SnapshotState):
         while len(self._streams) > self._stream_count_max:
             stream = self._streams.pop(next(iter(self._streams)))
             self._crowded_out_ms = max(self._crowded_out_ms, stream.last_used_ms)
+
+    def _known_ms_max(self, topic: str) -> int:
+        """For how long at most it is known what was stored: not before the topic's deletion."""
+        return 0 if self._deleted_end(topic) else self._expiry_ms
 
     def _live_stream(self, key: StreamKey) -> Stream | None:
         stream = self._streams.get(key)

@@ -274,9 +274,6 @@ public final class Producer {
 
     /** Whether a gap shows that no try since then has stored anything. */
     private static boolean isMissing(ArianeException gap, long sinceNanos) {
-        if (Long.parseLong(gap.metadata().getOrDefault("expected", "0")) > 0) {
-            return true; // The broker knows the stream, and the batch is not in it.
-        }
         long knownMs = Long.parseLong(gap.metadata().getOrDefault("known_for_ms", "0"));
         // A second is for clocks that do not run alike.
         return (System.nanoTime() - sinceNanos) / 1_000_000 + 1000 < knownMs;
