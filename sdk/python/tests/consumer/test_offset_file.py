@@ -250,6 +250,13 @@ async def test_two_consumers_do_not_share_a_file(tmp_path):
     await OffsetFile.open(tmp_path, "i", "billing").close()
 
 
+async def test_groups_of_names_that_look_alike_do_not_share_a_file(tmp_path):
+    files = [OffsetFile.open(tmp_path, "i", group) for group in ("a|b", "a%b", "a_b", "a-b")]
+    assert len({file.path for file in files}) == 4
+    for file in files:
+        await file.close()
+
+
 async def test_names_never_become_paths(tmp_path):
     file = OffsetFile.open(tmp_path, "../../up", "billing")
     await file.close()

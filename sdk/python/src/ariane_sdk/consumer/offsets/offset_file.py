@@ -45,7 +45,7 @@ _TABLES: Final = re.compile(
     rf'(?:,\s*"logEpochTable"\s*:\s*{_ENTRIES})?\}}\s*'
 )
 _QUEUE_AND_NUMBER: Final = re.compile(r'(\{[^{}]*\})\s*:\s*"?(-?\d+)"?')
-_UNSAFE: Final = re.compile(r"[^A-Za-z0-9@._-]")
+_UNSAFE: Final = re.compile(r"[^%+A-Za-z0-9@._-]")
 
 
 class OffsetFile:
@@ -83,7 +83,9 @@ class OffsetFile:
         """
         host = socket.gethostname().partition(".")[0] or "localhost"
         client = _UNSAFE.sub("_", f"{host}@{instance_name}")
-        path = (folder or Path.home() / FOLDER_DEFAULT) / client / _UNSAFE.sub("_", group)
+        # Not every system has "|" in names of files, and no group has "+".
+        own = _UNSAFE.sub("_", group.replace("|", "+"))
+        path = (folder or Path.home() / FOLDER_DEFAULT) / client / own
         path /= FILE_NAME
         disk = disk or SystemDisk()
         try:
