@@ -19,7 +19,7 @@ from ariane_storage import (
     StorePoisoned,
 )
 from ariane_storage.log.flush import FlushSchedule
-from ariane_storage.testing import FaultyDisk, block_of, small_config
+from ariane_storage.testing import FaultyDisk, apply_retention, block_of, small_config
 
 HOUR_MS = 3_600_000
 
@@ -235,8 +235,8 @@ def test_old_segments_go_at_the_hour_for_it(bench, store):
     bench.disk.used_ratio = 0.1
     now = bench.clock.time_ms
     at_four = now - now % (24 * HOUR_MS) + 28 * HOUR_MS
-    assert store.keeping.apply_retention(at_four - HOUR_MS).deleted == ()
-    report = store.keeping.apply_retention(at_four)
+    assert apply_retention(store, at_four - HOUR_MS).deleted == ()
+    report = apply_retention(store, at_four)
     assert report.reason is RetentionReason.AGE
     assert report.min_offset == store.min_offset > 0
     low, high = store.queue_bounds("flights", 0)
@@ -254,19 +254,19 @@ def test_ratios_decide_what_goes_and_what_is_refused(bench, store):
     fill_segments(bench, store, 12)
     now = bench.clock.time_ms - bench.clock.time_ms % (24 * HOUR_MS) + 12 * HOUR_MS
     bench.disk.used_ratio = 0.8
-    young = store.keeping.apply_retention(now - 10 * 24 * HOUR_MS)
+    young = apply_retention(store, now - 10 * 24 * HOUR_MS)
     assert young.deleted == ()
-    old = store.keeping.apply_retention(now + 10 * 24 * HOUR_MS)
+    old = apply_retention(store, now + 10 * 24 * HOUR_MS)
     assert old.reason is RetentionReason.DISK_CLEAN
     assert len(old.deleted) == bench.config.delete_batch_max
     bench.disk.used_ratio = 0.95
-    forced = store.keeping.apply_retention(now)
+    forced = apply_retention(store, now)
     assert forced.reason is RetentionReason.DISK_FORCE
     assert store.max_offset - store.min_offset <= store.config.segment_bytes
     with pytest.raises(StoreFull, match="95% full"):
         store.append(block_of("flights", [b"x"]), 0)
     bench.disk.used_ratio = 0.2
-    store.keeping.apply_retention(now)
+    apply_retention(store, now)
     assert store.append(block_of("flights", [b"x"]), 0).count == 1
 
 
@@ -290,7 +290,7 @@ def test_the_borders_of_retention(bench, store, hour, age_hours, ratio, reason):
     now = stored + age_hours * HOUR_MS
     bench.clock.local_hour = lambda now_ms: hour
     bench.disk.used_ratio = ratio
-    report = store.keeping.apply_retention(now)
+    report = apply_retention(store, now)
     assert report.reason is reason
     assert bool(report.deleted) == (reason is not None)
     assert store.min_offset == report.min_offset
@@ -316,7 +316,7 @@ def test_by_hand_all_that_is_old_enough_goes_at_any_hour_and_nothing_else(bench,
 @pytest.mark.parametrize(("ratio", "refused"), [(0.899, False), (0.9, True), (1.0, True)])
 def test_writes_are_refused_from_ninety_percent_on(bench, store, ratio, refused):
     bench.disk.used_ratio = ratio
-    store.keeping.apply_retention()
+    apply_retention(store)
     if refused:
         with pytest.raises(StoreFull, match="writes stop at 90%"):
             store.append(block_of("flights", [b"x"]), 0)
@@ -333,7 +333,7 @@ def test_what_leads_to_deleted_segments_goes_with_them(bench, store):
 
     queue_files, index_files = files("consumequeue/flights/0"), files("index")
     bench.disk.used_ratio = 0.86
-    store.keeping.apply_retention()
+    apply_retention(store)
     assert files("consumequeue/flights/0") < queue_files
     assert files("index") < index_files
     low, _ = store.queue_bounds("flights", 0)
@@ -347,7 +347,7 @@ def test_views_of_deleted_segments_stay_readable(bench, store):
     read = store.read_queue("flights", 0, 0, max_count=4, max_bytes=1 << 20)
     before = b"".join(read.chunks)
     bench.disk.used_ratio = 0.9
-    assert store.keeping.apply_retention().deleted
+    assert apply_retention(store).deleted
     assert b"".join(read.chunks) == before
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from ariane_storage import FlushMode
-from ariane_storage.testing import FaultyDisk, PowerLost, block_of, small_config
+from ariane_storage.testing import FaultyDisk, PowerLost, apply_retention, block_of, small_config
 
 QUEUES = [("flights", 0), ("flights", 1), ("delays", 0)]
 
@@ -30,7 +30,7 @@ def live(bench, acknowledged):
             store.keeping.prepare_next_segment()
         if number == 6:
             bench.disk.used_ratio = 0.86
-            store.keeping.apply_retention()
+            apply_retention(store)
             bench.disk.used_ratio = None
     store.close()
 

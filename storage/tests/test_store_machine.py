@@ -31,6 +31,7 @@ from ariane_storage.testing import (
     ModelMessage,
     ModelStore,
     Tagged,
+    apply_retention,
     block_of,
     small_config,
 )
@@ -209,9 +210,9 @@ class StoreMachine(RuleBasedStateMachine):
     @rule()
     def retain(self) -> None:
         self.disk.used_ratio = 0.86
-        report = self.store.keeping.apply_retention()
+        report = apply_retention(self.store)
         self.disk.used_ratio = 0.1
-        self.store.keeping.apply_retention()
+        apply_retention(self.store)
         assert report.min_offset == self.store.min_offset
         self.acknowledged = max(self.acknowledged, self.store.flushed_offset)
         self.model.lose_head(self.store.min_offset)

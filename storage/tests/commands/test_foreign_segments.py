@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from ariane_storage import Damage, DamageReason, Store, StoreFormatError, StoreFull
 from ariane_storage.commands import store as store_group
-from ariane_storage.testing import FaultyDisk, block_of, small_config
+from ariane_storage.testing import FaultyDisk, apply_retention, block_of, small_config
 
 SEGMENT = small_config().segment_bytes
 CONTENTS = {
@@ -100,7 +100,7 @@ def test_a_stray_file_in_front_of_the_log(bench, fill, read_all, content):
     store = bench.open()
     fill(store, blocks=90)
     bench.disk.used_ratio = 0.95
-    store.keeping.apply_retention()
+    apply_retention(store)
     bench.disk.used_ratio = None
     begin, before = store.min_offset, all_of(store, read_all)
     assert begin > SEGMENT

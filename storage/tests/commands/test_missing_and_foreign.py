@@ -21,7 +21,7 @@ from ariane_storage import (
 )
 from ariane_storage.commands import store as store_group
 from ariane_storage.log.damage import Damage, DamageReason
-from ariane_storage.testing import block_of, small_config
+from ariane_storage.testing import apply_retention, block_of, small_config
 
 
 def run(*arguments):
@@ -246,7 +246,7 @@ def test_first_files_that_retention_has_removed_are_missed_by_nobody(bench, fill
     store = bench.open()
     fill(store, blocks=90)
     bench.disk.used_ratio = 0.95
-    store.keeping.apply_retention()
+    apply_retention(store)
     assert any(store.queue_bounds(*queue)[0] > 16 for queue in store.queues())
     bench.disk.used_ratio = 0.1
     store.close()

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from ariane_storage import StateFileDamaged, Store
 from ariane_storage.commands import store as store_group
-from ariane_storage.testing import FaultyDisk, PowerLost, block_of, small_config
+from ariane_storage.testing import FaultyDisk, PowerLost, apply_retention, block_of, small_config
 
 
 def make_idle(bench):
@@ -21,7 +21,7 @@ def make_idle(bench):
         store.append(block_of("loud", [b"y" * 1000] * 3), 0)
     store.flush_derived()
     bench.disk.used_ratio = 0.9
-    store.keeping.apply_retention()
+    apply_retention(store)
     bench.disk.used_ratio = None
     assert store.min_offset > 0
     return store

@@ -16,7 +16,7 @@ from ariane_storage.errors import (
     StoreFull,
 )
 from ariane_storage.log.checkpoint import CheckpointFile
-from ariane_storage.testing import FaultyDisk, PowerLost, block_of, small_config
+from ariane_storage.testing import FaultyDisk, PowerLost, apply_retention, block_of, small_config
 
 QUEUES = [("flights", 0), ("flights", 1), ("delays", 0)]
 
@@ -154,11 +154,11 @@ def test_what_was_confirmed_is_known_after_a_stop_and_crashes(bench, fill):
 def test_a_full_disk_refuses_bytes_and_takes_them_later(bench, primary, replica, fill):
     fill(primary)
     bench.disk.used_ratio = 0.99
-    replica.keeping.apply_retention()
+    apply_retention(replica)
     with pytest.raises(StoreFull):
         follow(primary, replica)
     bench.disk.used_ratio = None
-    replica.keeping.apply_retention()
+    apply_retention(replica)
     follow(primary, replica)
     assert replica.max_offset == primary.max_offset
 

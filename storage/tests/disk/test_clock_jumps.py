@@ -16,7 +16,7 @@ from ariane_storage import OsDisk, RetentionReason, Store
 from ariane_storage.offline.closed_store import ClosedStore
 from ariane_storage.offline.inspection import inspect
 from ariane_storage.store_files import StoreFiles
-from ariane_storage.testing import FixedClock, block_of, small_config
+from ariane_storage.testing import FixedClock, apply_retention, block_of, small_config
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
@@ -37,13 +37,13 @@ def fill(store, segments=4):
 def test_a_blip_deletes_nothing(bench, any_hour):
     fill(any_hour)
     bench.clock.jump(15 * DAY_MS)
-    assert any_hour.keeping.apply_retention().deleted == ()
+    assert apply_retention(any_hour).deleted == ()
     assert any_hour.clock_doubt == (15 * DAY_MS, bench.clock.time_ms)
     bench.clock.jump(-15 * DAY_MS)
-    assert any_hour.keeping.apply_retention().deleted == ()
+    assert apply_retention(any_hour).deleted == ()
     assert any_hour.clock_doubt is None
     bench.clock.advance(4 * DAY_MS)
-    assert any_hour.keeping.apply_retention().deleted != ()
+    assert apply_retention(any_hour).deleted != ()
     any_hour.close()
 
 
@@ -61,10 +61,10 @@ def test_a_doubt_that_a_full_disk_cannot_note_keeps_nothing_from_being_deleted(b
     bench.disk.used_ratio = 0.86
     bench.disk.error = errno.ENOSPC
     bench.disk.failing = range(bench.disk.steps + 1, bench.disk.steps + 2)
-    assert any_hour.keeping.apply_retention().reason is RetentionReason.DISK_FORCE
+    assert apply_retention(any_hour).reason is RetentionReason.DISK_FORCE
     assert not any_hour.is_poisoned
     # The next turn notes it.
-    any_hour.keeping.apply_retention()
+    apply_retention(any_hour)
     bench.disk = bench.disk.kill()
     assert bench.open().clock_doubt is not None
 
@@ -73,11 +73,11 @@ def test_a_jump_that_stands_as_long_as_messages_are_kept_is_believed(bench, any_
     fill(any_hour)
     bench.clock.jump(15 * DAY_MS)
     for _ in range(71):
-        assert any_hour.keeping.apply_retention().deleted == ()
+        assert apply_retention(any_hour).deleted == ()
         bench.clock.advance(HOUR_MS)
     assert any_hour.clock_doubt is not None
     bench.clock.advance(2 * HOUR_MS)
-    assert any_hour.keeping.apply_retention().reason is RetentionReason.DISK_CLEAN
+    assert apply_retention(any_hour).reason is RetentionReason.DISK_CLEAN
     assert any_hour.clock_doubt is None
     any_hour.close()
 
@@ -86,9 +86,9 @@ def test_what_is_old_by_the_steady_clock_goes_in_spite_of_a_doubt(bench, any_hou
     fill(any_hour)
     bench.clock.advance(71 * HOUR_MS)
     bench.clock.jump(DAY_MS)
-    assert any_hour.keeping.apply_retention().deleted == ()
+    assert apply_retention(any_hour).deleted == ()
     bench.clock.advance(2 * HOUR_MS)
-    assert any_hour.keeping.apply_retention().deleted != ()
+    assert apply_retention(any_hour).deleted != ()
     assert any_hour.clock_doubt is not None
     any_hour.close()
 
@@ -97,16 +97,16 @@ def test_what_is_old_by_the_steady_clock_goes_in_spite_of_a_doubt(bench, any_hou
 def test_a_restart_does_not_end_the_doubt(bench, any_hour, ending):
     fill(any_hour)
     bench.clock.jump(15 * DAY_MS)
-    any_hour.keeping.apply_retention()
+    apply_retention(any_hour)
     if ending == "stop":
         any_hour.close()
     store = bench.open() if ending == "stop" else bench.reopen_after_kill()
     bench.disk.used_ratio = 0.8
     bench.clock.advance(HOUR_MS)
-    assert store.keeping.apply_retention().deleted == ()
+    assert apply_retention(store).deleted == ()
     assert store.clock_doubt.ahead_ms == 15 * DAY_MS
     bench.clock.advance(3 * DAY_MS)
-    assert store.keeping.apply_retention().deleted != ()
+    assert apply_retention(store).deleted != ()
     store.close()
     # The end of a doubt is written down, too.
     assert bench.open().clock_doubt is None
@@ -115,7 +115,7 @@ def test_a_restart_does_not_end_the_doubt(bench, any_hour, ending):
 def test_a_clock_that_was_set_right_during_the_stop_is_believed(bench, any_hour):
     fill(any_hour)
     bench.clock.jump(15 * DAY_MS)
-    any_hour.keeping.apply_retention()
+    apply_retention(any_hour)
     any_hour.close()
     bench.clock.jump(-15 * DAY_MS)
     store = bench.open()
@@ -126,12 +126,12 @@ def test_a_clock_that_was_set_right_during_the_stop_is_believed(bench, any_hour)
 def test_a_damaged_note_of_the_doubt_lets_nothing_grow_old(bench, any_hour):
     fill(any_hour)
     bench.clock.jump(15 * DAY_MS)
-    any_hour.keeping.apply_retention()
+    apply_retention(any_hour)
     any_hour.close()
     bench.disk.write(StoreFiles(bench.root).clock_doubt, b"[]\n")
     bench.disk.remove(StoreFiles(bench.root).clock_doubt.with_suffix(".json.bak"))
     store = bench.open()
-    assert store.keeping.apply_retention().deleted == ()
+    assert apply_retention(store).deleted == ()
     store.close()
 
 
@@ -145,11 +145,11 @@ def test_a_clock_is_compared_with_the_files_of_the_store(tmp_path):
     for hours, doubted in ((10, False), (15 * 24, True)):
         clock = FixedClock(begin_ms + hours * HOUR_MS)
         with Store.open(tmp_path / "store", config, clock=clock) as store:
-            assert store.keeping.apply_retention().deleted == ()
+            assert apply_retention(store).deleted == ()
             assert (store.clock_doubt is not None) is doubted
             if doubted:
                 clock.advance(73 * HOUR_MS)
-                assert store.keeping.apply_retention().deleted != ()
+                assert apply_retention(store).deleted != ()
 
 
 def test_store_times_in_the_future_leave_the_age_to_the_files(tmp_path):
@@ -161,9 +161,9 @@ def test_store_times_in_the_future_leave_the_age_to_the_files(tmp_path):
         clock.jump(-365 * DAY_MS)
         assert 364 * DAY_MS < store.stamp_ahead_ms <= 365 * DAY_MS
         clock.advance(71 * HOUR_MS)
-        assert store.keeping.apply_retention().deleted == ()
+        assert apply_retention(store).deleted == ()
         clock.advance(2 * HOUR_MS)
-        assert store.keeping.apply_retention().deleted != ()
+        assert apply_retention(store).deleted != ()
 
 
 def test_a_file_that_was_written_to_lately_is_young(tmp_path):
@@ -173,10 +173,10 @@ def test_a_file_that_was_written_to_lately_is_young(tmp_path):
     with Store.open(tmp_path / "store", config, clock=clock) as store:
         fill(store)
         young_ms = OsDisk().modified_ms(store.root / "commitlog" / ("0" * 20))
-        assert store.keeping.apply_retention(young_ms + HOUR_MS).deleted == ()
+        assert apply_retention(store, young_ms + HOUR_MS).deleted == ()
         for path in (store.root / "commitlog").iterdir():
             os.utime(path, (0, 0))
-        assert store.keeping.apply_retention(young_ms + HOUR_MS).deleted != ()
+        assert apply_retention(store, young_ms + HOUR_MS).deleted != ()
 
 
 def park(store, body):
@@ -207,7 +207,7 @@ def test_what_is_parked_after_a_blip_is_due_by_the_clock(bench, store):
 
 def test_the_note_of_a_doubt_says_what_it_is(bench, any_hour):
     bench.clock.jump(DAY_MS)
-    any_hour.keeping.apply_retention()
+    apply_retention(any_hour)
     any_hour.close()
     content = json.loads(bench.disk.read(StoreFiles(bench.root).clock_doubt))
     assert content == {"ahead_ms": DAY_MS, "since_ms": bench.clock.time_ms}

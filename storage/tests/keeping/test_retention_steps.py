@@ -12,7 +12,7 @@ import pytest
 
 from ariane_storage import QueueOffsetOutOfRange, RetentionReason, Store, StorePoisoned
 from ariane_storage.disk.cold import IN_MEMORY, BytesCold
-from ariane_storage.testing import FaultyDisk, block_of, small_config
+from ariane_storage.testing import FaultyDisk, apply_retention, block_of, small_config
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_a_store_that_closes_between_two_deletions_deletes_the_rest_later(bench,
     store = bench.open()
     assert store.min_offset == 8192
     assert store.queue_bounds("quiet", 0) == (4, 4)
-    assert store.keeping.apply_retention().min_offset == 24576
+    assert apply_retention(store).min_offset == 24576
     low, high = store.queue_bounds("loud", 0)
     assert bodies(store, "loud", low, high - low).count(b"x" * 900) == 2 * (high - low) // 2
     store.close()
@@ -256,11 +256,11 @@ def test_no_more_goes_than_makes_room(bench):
     ratio = 1.0
     while ratio >= 0.5:
         before = bench.disk.usage(bench.root).used_bytes
-        report = store.keeping.apply_retention()
+        report = apply_retention(store)
         assert report.reason is RetentionReason.DISK_FORCE
         ratio = report.disk_ratio
         assert before - 8192 * (len(report.deleted) - 1) >= 0.5 * 200_000
-    assert store.keeping.apply_retention().deleted == ()
+    assert apply_retention(store).deleted == ()
     store.close()
 
 

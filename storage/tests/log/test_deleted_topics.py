@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from ariane_storage import StateFileDamaged, Store, StoreFull
 from ariane_storage.commands import store as store_group
-from ariane_storage.testing import FaultyDisk, PowerLost, block_of, small_config
+from ariane_storage.testing import FaultyDisk, PowerLost, apply_retention, block_of, small_config
 
 
 def live_until_deleted(bench) -> Store:
@@ -210,7 +210,7 @@ def test_what_is_noted_goes_with_the_records(bench):
     while store.max_offset <= 3 * store.config.segment_bytes:
         store.append(block_of("delays", [b"x" * 900] * 2), 0)
     bench.disk.used_ratio = 0.95
-    store.keeping.apply_retention()
+    apply_retention(store)
     assert json.loads(bench.disk.read(noted)) == {"topics": {}}
     store.close()
 
@@ -236,7 +236,7 @@ def test_an_idle_queue_of_a_deleted_topic_stays_away(bench):
     while store.max_offset <= 2 * store.config.segment_bytes:
         store.append(block_of("delays", [b"x" * 900] * 2), 0)
     bench.disk.used_ratio = 0.95
-    store.keeping.apply_retention()
+    apply_retention(store)
     assert store.queue_bounds("flights", 0) == (4, 4)
     store.keeping.delete_queues("flights")
     store.close()

@@ -19,7 +19,7 @@ from ariane_storage import (
     StorePoisoned,
 )
 from ariane_storage.log.quarantine import Quarantine
-from ariane_storage.testing import FaultyDisk, block_of, small_config
+from ariane_storage.testing import FaultyDisk, apply_retention, block_of, small_config
 
 
 def test_appends_during_a_checkpoint_do_not_cost_a_rebuild(bench, fill, monkeypatch):
@@ -134,9 +134,9 @@ def test_a_segment_whose_age_nobody_knows_is_kept(bench, store):
     far_future = bench.clock.time_ms + 1000 * 24 * 3_600_000
     for segment in store._parts.log.segments[1:]:
         bench.disk.flip_bit(segment.path, 4, 0)
-    assert store.keeping.apply_retention(far_future).deleted == ()
+    assert apply_retention(store, far_future).deleted == ()
     bench.disk.flip_bit(segment.path, 4, 0)
-    report = store.keeping.apply_retention(far_future)
+    report = apply_retention(store, far_future)
     assert (report.reason, report.deleted) == (RetentionReason.DISK_CLEAN, (0, 8192))
 
 
@@ -159,7 +159,7 @@ def test_segments_are_made_and_deleted_by_two_threads(tmp_path):
         try:
             for _ in range(150):
                 store.append(block_of("flights", [b"x" * 1700] * 2), 0)
-                store.keeping.apply_retention()
+                apply_retention(store)
         finally:
             stop.set()
             maker.join()

@@ -14,7 +14,7 @@ from ariane_storage.offline.closed_store import ClosedStore
 from ariane_storage.queues.consume_queue_entry import ENTRY, ENTRY_BYTES
 from ariane_storage.queues.time_lookup import TimeBoundary
 from ariane_storage.recovery import queue_repair
-from ariane_storage.testing import Tagged, block_of
+from ariane_storage.testing import Tagged, apply_retention, block_of
 
 QUEUES = [("flights", 0), ("flights", 1), ("delays", 0)]
 
@@ -154,7 +154,7 @@ def test_a_filter_passes_over_no_foreign_stretch(bench, read_repaired, what, fir
         for _ in range(3):
             store.append(block_of("delays", [b"." * 2000] * 3), 1)
         bench.disk.used_ratio = 0.86
-        assert store.keeping.apply_retention().deleted
+        assert apply_retention(store).deleted
     store.append(block_of("flights", [b"now"] * 24, tags=["wanted"] * 24), 0)
     store.flush_derived()
     bench.disk.write(queue_file(bench, "flights", 0, first_entry), foreign)
@@ -233,7 +233,7 @@ def test_queues_do_not_begin_later_for_entries_that_lead_astray(bench, read_all)
     astray["commit_log_offset"] = 5
     bench.disk.write(path, astray.tobytes())
     bench.clock.advance(100 * 24 * 3600 * 1000)
-    assert store.keeping.apply_retention().deleted
+    assert apply_retention(store).deleted
     assert store.repairs.needed
     assert store.keeping.repair_queues()
     begin = store.queue_bounds("flights", 0)[0]

@@ -8,6 +8,7 @@ import pytest
 
 from ariane_record import BlockEncoder
 from ariane_storage import QueueOffsetOutOfRange, TimeBoundary
+from ariane_storage.testing import apply_retention
 
 COUNT = 20
 BODY = bytes(3 << 19)
@@ -45,7 +46,7 @@ def test_their_times_are_looked_up(large):
 def test_retention_moves_the_begin_of_their_queue_and_tells(large):
     with large.open() as store:
         large.disk.used_ratio = 0.86
-        report = store.keeping.apply_retention()
+        report = apply_retention(store)
         begin, end = store.queue_bounds("flights", 0)
         assert begin == 5 * len(report.deleted) > 0
         (told,) = report.ranges

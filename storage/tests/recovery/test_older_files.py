@@ -12,7 +12,7 @@ from collections import defaultdict
 import pytest
 
 from ariane_record import decode_record, tag_code
-from ariane_storage.testing import Tagged, block_of
+from ariane_storage.testing import Tagged, apply_retention, block_of
 
 QUEUES = [("flights", 0), ("flights", 1), ("delays", 0)]
 ROUNDS = 40
@@ -69,7 +69,7 @@ def test_a_queue_file_of_an_earlier_topic_with_as_many_entries(
         for _ in range(40):
             store.append(block_of("delays", [b"." * 300] * 3), 0)
         bench.disk.used_ratio = 0.86
-        store.keeping.apply_retention()
+        apply_retention(store)
         bench.disk.used_ratio = None
         assert store.min_offset > 1000
     store.append(block_of("flights", [b"now"] * 5), 0)
@@ -90,7 +90,7 @@ def test_a_first_file_of_an_earlier_topic_hides_no_message(bench, read_all, how)
     for _ in range(40):
         store.append(block_of("delays", [b"." * 300] * 3), 0)
     bench.disk.used_ratio = 0.86
-    store.keeping.apply_retention()
+    apply_retention(store)
     bench.disk.used_ratio = None
     store.append(block_of("flights", [b"now"] * 20), 0)
     leave(bench, store, how)
@@ -169,9 +169,9 @@ class Past:
 
     def retain(self):
         self.bench.disk.used_ratio = 0.86
-        self.store.keeping.apply_retention()
+        apply_retention(self.store)
         self.bench.disk.used_ratio = 0.1
-        self.store.keeping.apply_retention()
+        apply_retention(self.store)
         self.keep(self.store.min_offset, self.store.max_offset)
 
     def restart(self):

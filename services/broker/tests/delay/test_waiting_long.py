@@ -26,7 +26,7 @@ from ariane_servicekit import ServiceError
 from ariane_storage import Store
 from ariane_storage.config import DELAY_LEVELS_MS
 from ariane_storage.errors import StoreFull
-from ariane_storage.testing import FaultyDisk, FixedClock, block_of, small_config
+from ariane_storage.testing import FaultyDisk, FixedClock, apply_retention, block_of, small_config
 from services.broker.tests.log_side import broker_log
 
 HOUR_MS = 3_600_000
@@ -125,7 +125,7 @@ class Delays:
 
     def retain(self):
         places = [place for place in (self.levels.needed_from, self.timer.needed_from) if place]
-        return self.store.keeping.apply_retention(keep_from=min(places, default=None))
+        return apply_retention(self.store, keep_from=min(places, default=None))
 
     def delivered(self):
         read = self.store.read_queue(

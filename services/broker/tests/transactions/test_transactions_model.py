@@ -34,7 +34,14 @@ from ariane_servicekit import at_once
 from ariane_servicekit.errors import ServiceError
 from ariane_storage import FlushMode, Store
 from ariane_storage.errors import StoreFull
-from ariane_storage.testing import FaultyDisk, FixedClock, PowerLost, block_of, small_config
+from ariane_storage.testing import (
+    FaultyDisk,
+    FixedClock,
+    PowerLost,
+    apply_retention,
+    block_of,
+    small_config,
+)
 from services.broker.tests.log_side import FlushedAtOnce, broker_log
 
 ROOT = Path("/store")
@@ -366,9 +373,9 @@ class TransactionMachine(RuleBasedStateMachine):
         if self.snapshot is not None:
             needed.append(self.snapshot()["commitLogOffset"])
         keep_from = min((each for each in needed if each is not None), default=None)
-        report = self.store.keeping.apply_retention(keep_from=keep_from)
+        report = apply_retention(self.store, keep_from=keep_from)
         self.disk.used_ratio = 0.1
-        self.store.keeping.apply_retention(keep_from=keep_from)
+        apply_retention(self.store, keep_from=keep_from)
         pending = self.table.pending()
         self.table.forget_before(report.min_offset)
         assert self.table.pending() == pending

@@ -179,28 +179,6 @@ class Keeper:
             self.flush()
             schedule.log_flushed_ms = now_ms
 
-    def apply_retention(
-        self, now_ms: int | None = None, *, keep_from: int | None = None
-    ) -> RetentionReport:
-        """Flush, delete old segments and their derived data, and measure the disk's use.
-
-        A disk above the refusing ratio stops appends until a later call finds it below.
-
-        Views that readers hold stay valid. For the appending thread; a loop that must not wait for
-        the disk calls the three steps: ``plan_retention``, ``let_go`` and ``finish_retention``.
-
-        Args:
-            now_ms: The time; by default that of ``believed_time``, which doubts jumps of the clock.
-            keep_from: Data from this commit-log offset on is not deleted, however old.
-
-        Raises:
-            StorePoisoned: The disk failed.
-            StoreFull: No space for the notes that must be written before; nothing is deleted.
-        """
-        plan = self.plan_retention(now_ms, keep_from=keep_from)
-        self.let_go(plan)
-        return self.finish_retention(plan)
-
     def plan_retention(
         self,
         now_ms: int | None = None,
@@ -317,6 +295,8 @@ class Keeper:
 
     def finish_retention(self, plan: RetentionPlan) -> RetentionReport:
         """Delete the data that ``let_go`` has released, and measure the disk's use. Any thread.
+
+        A disk above the refusing ratio stops appends until a later call finds it below.
 
         Raises:
             StorePoisoned: The disk failed.

@@ -4,6 +4,7 @@ from ariane_storage.testing.faulty_disk import FaultyDisk, PowerLost
 from ariane_storage.testing.filters import Saying, Tagged
 from ariane_storage.testing.fixed_clock import FixedClock
 from ariane_storage.testing.model_store import ModelMessage, ModelStore
+from ariane_storage.testing.retention import apply_retention
 from ariane_storage.testing.small import BORN_MS, block_of, small_config
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "PowerLost",
     "Saying",
     "Tagged",
+    "apply_retention",
     "block_of",
     "small_config",
 ]
