@@ -371,3 +371,12 @@ async def test_bounds_of_an_unknown_topic(broker, refused):
     failure = await refused(call)
     assert (failure.reason, failure.code) == ("TOPIC_NOT_FOUND", "NOT_FOUND")
     assert failure.metadata == {"topic": "nowhere"}
+
+
+async def test_bounds_say_by_what_time_the_broker_stores_messages(broker):
+    await broker.create_topic("orders")
+    before = (await broker.store("orders", [b"a"])).store_time
+    request = pull_pb.ListQueueBoundsRequest(topic="orders")
+    now = (await broker.pulls.ListQueueBounds(request)).broker_time
+    after = (await broker.store("orders", [b"b"])).store_time
+    assert before.ToMilliseconds() <= now.ToMilliseconds() <= after.ToMilliseconds()

@@ -146,7 +146,8 @@ class PullServicer(PullServiceServicer):
             )
             for queue in kept
         )
-        return pull_pb.ListQueueBoundsResponse(queues=queues)
+        now = time_of(self._now_ms())
+        return pull_pb.ListQueueBoundsResponse(queues=queues, broker_time=now)
 
     async def FindQueueOffsets(
         self, request: pull_pb.FindQueueOffsetsRequest, context: aio.ServicerContext[Any, Any]
