@@ -80,6 +80,11 @@ PAGES: Final[Mapping[str, ApiPage]] = {
         "Effects that happen once. :doc:`/exactly-once` says which of them to use when.",
         "ariane_sdk.sql",
     ),
+    "redis": ApiPage(
+        "Inbox in Redis",
+        "Effects in the application's own Redis happen once: see :doc:`/exactly-once`.",
+        "ariane_sdk.redis",
+    ),
     "sync": ApiPage(
         "Without asyncio",
         "The same classes for programs without an event loop. Each runs one in a thread of its own."

@@ -18,6 +18,7 @@ PUBLIC = (
     "ariane_sdk",
     "ariane_sdk.errors",
     "ariane_sdk.message_tables",
+    "ariane_sdk.redis",
     "ariane_sdk.sql",
     "ariane_sdk.sync",
     "ariane_sdk.translation",

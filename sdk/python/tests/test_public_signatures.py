@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import ariane_sdk
-from ariane_sdk import errors, sql, sync
+from ariane_sdk import errors, redis, sql, sync
 
 OWN = "ariane"
 """How packages of ours begin. Their names in a signature are to be found in the public modules."""
@@ -91,7 +91,7 @@ def _annotations(node):
 
 
 @pytest.mark.parametrize(
-    "module", [ariane_sdk, sync, sql, errors], ids=lambda module: module.__name__
+    "module", [ariane_sdk, sync, sql, redis, errors], ids=lambda module: module.__name__
 )
 def test_every_type_of_a_public_signature_has_a_public_name(module):
     known = {*ariane_sdk.__all__, *module.__dict__, *vars(errors)} | MADE_FOR_APPLICATIONS

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 from sqlalchemy import delete, event, select
 from sqlalchemy.dialects import postgresql, sqlite
@@ -27,12 +27,18 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Session, SessionTransaction
 from sqlalchemy.sql.dml import ReturningInsert
 
+from ariane_sdk.checks.inbox_keys import (
+    Identified,
+    checked_consumer,
+    checked_key,
+    checked_time,
+    unique_id,
+)
 from ariane_sdk.errors import IllegalArgument
 from ariane_sdk.runtime.clock import utc_now
-from ariane_sdk.sql._consumer_name import checked_consumer
 from ariane_sdk.sql._plain_session import refuse_asynchronous
 from ariane_sdk.sql._seen_keys import SeenKeys
-from ariane_sdk.sql._tables import INBOX, KEY_LENGTH_MAX
+from ariane_sdk.sql._tables import INBOX
 
 ROWS_PER_STATEMENT_MAX: Final = 1000
 """Rows of one insert: three parameters each, and drivers take some ten thousand parameters."""
@@ -40,27 +46,11 @@ ROWS_PER_STATEMENT_MAX: Final = 1000
 
 _PRIMARY_KEY: Final = (INBOX.c.consumer, INBOX.c.message_key)
 
-_NO_KEY: Final = frozenset(map(chr, (0, *range(0xD800, 0xE000))))
-"""Characters that PostgreSQL refuses in text."""
-
 _PENDING: Final = "ariane_inbox_pending"
 """Key of a session's calls to caches that are made when it commits."""
 
 
-class Identified(Protocol):
-    """A message with the id that its producer gave it."""
-
-    @property
-    def unique_id(self) -> str:
-        """The same for every delivery of a message, and for every repeat of a send."""
-
-
 M = TypeVar("M", bound=Identified)
-
-
-def unique_id(message: Identified) -> str:
-    """The default key: the producer's unique id."""
-    return message.unique_id
 
 
 class Inbox:
@@ -104,10 +94,7 @@ class Inbox:
             IllegalArgument: The name is empty or longer than 120 characters; or ``keep`` is no
                 time.
         """
-        given: object = keep
-        if given is not None and not (isinstance(given, timedelta) and given > timedelta(0)):
-            raise IllegalArgument(f"keep {keep!r:.60}: a timedelta above 0 is expected")
-        self._keep = keep
+        self._keep = None if keep is None else checked_time("keep", keep)
         self._consumer = checked_consumer(consumer)
         self._key: Callable[..., str] = key
         self._seen_keys = seen_keys
@@ -131,7 +118,7 @@ class Inbox:
                 PostgreSQL nor SQLite, or the session is asynchronous.
         """
         refuse_asynchronous(session, "inbox.take_async(session, ...)")
-        by_key = {self._checked_key(message): message for message in reversed(messages)}
+        by_key = {checked_key(self._key(message)): message for message in reversed(messages)}
         if self._seen_keys is not None:
             for key in self._seen_keys.known(self._consumer, list(by_key)):
                 by_key.pop(key, None)
@@ -225,19 +212,6 @@ class Inbox:
             if self._seen_keys is not None:
                 self._seen_keys.forget(self._consumer, chunk)
         return forgotten
-
-    def _checked_key(self, message: M) -> str:
-        key: object = self._key(message)
-        if not isinstance(key, str) or not _NO_KEY.isdisjoint(key):
-            raise IllegalArgument(
-                f"an inbox key is a text without NUL and surrogates, not {key!r:.60}"
-            )
-        if not 0 < len(key) <= KEY_LENGTH_MAX:
-            raise IllegalArgument(
-                f"an inbox key has 1 to {KEY_LENGTH_MAX} characters, this one {len(key)}:"
-                f" {key[:40]!r}"
-            )
-        return key
 
     def _insert(self, session: Session, keys: Sequence[str]) -> ReturningInsert[tuple[str]]:
         taken_at = self._now()

@@ -21,10 +21,10 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Session
 
+from ariane_sdk.checks.inbox_keys import checked_consumer
 from ariane_sdk.errors import IllegalArgument
 from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.runtime.clock import utc_now
-from ariane_sdk.sql._consumer_name import checked_consumer
 from ariane_sdk.sql._plain_session import refuse_asynchronous
 from ariane_sdk.sql._tables import INBOX_OFFSET
 

@@ -26,6 +26,8 @@ from sqlalchemy import (
     Table,
 )
 
+from ariane_sdk.checks.inbox_keys import CONSUMER_LENGTH_MAX, KEY_LENGTH_MAX
+
 METADATA: Final = MetaData(
     naming_convention={
         "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -33,9 +35,6 @@ METADATA: Final = MetaData(
     }
 )
 """Every table of this package."""
-
-CONSUMER_LENGTH_MAX: Final = 120
-KEY_LENGTH_MAX: Final = 255
 
 INBOX: Final = Table(
     "ariane_inbox",
