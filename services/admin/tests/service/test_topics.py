@@ -14,6 +14,7 @@ from ariane.admin.v1 import topic_service_pb2 as topic_pb
 from ariane.admin.v1.topic_service_pb2_grpc import TopicServiceStub
 from ariane.broker.v1.topic_service_pb2 import Topic
 from ariane.common.v1.message_pb2 import MESSAGE_TYPE_FIFO
+from ariane.namesrv.v1.route_pb2 import TOPIC_PERMISSION_WRITE
 
 METADATA = (("x-ariane-claimed-user", "ann"),)
 
@@ -89,6 +90,19 @@ async def test_a_purge_is_refused_alike_when_it_is_looked_at(topics, only_look):
     await topics.CreateTopic(created)
     for before in ({"seconds": 253402300800}, {"nanos": -1}, {"seconds": -1}, {"nanos": 999_999}):
         assert await code_of("adm-look", **before) is StatusCode.INVALID_ARGUMENT, before
+
+
+async def test_messages_that_nobody_may_read_are_not_purged_uncounted(topics):
+    created = topic_pb.CreateTopicRequest(topic=Topic(topic="adm-closed", read_queue_count=1))
+    created.topic.permission = TOPIC_PERMISSION_WRITE
+    await topics.CreateTopic(created)
+    for only_look in (True, False):
+        request = topic_pb.PurgeTopicRequest(topic="adm-closed", validate_only=only_look)
+        with pytest.raises(AioRpcError) as refused:
+            await topics.PurgeTopic(request)
+        assert refused.value.code() is StatusCode.PERMISSION_DENIED
+    undo = topic_pb.PurgeTopicRequest(topic="adm-closed", undo=True)
+    assert len((await topics.PurgeTopic(undo)).hidden) == 2
 
 
 async def test_a_change_that_is_refused_leaves_its_entry(topics, entries):

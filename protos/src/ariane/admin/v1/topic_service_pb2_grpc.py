@@ -129,7 +129,8 @@ class TopicServiceServicer(object):
     def PurgeTopic(self, request, context):
         """Hides the messages that a topic has from every reader, on all its brokers and by the clock of
         each; or shows again what was hidden and is not deleted yet. What is hidden stays hidden.
-        Errors: TOPIC_NOT_FOUND, TOPIC_RESERVED, FIELD_INVALID, NAME_SERVERS_UNREACHABLE.
+        Errors: TOPIC_NOT_FOUND, TOPIC_RESERVED, TOPIC_NOT_READABLE (but an undoing needs no read
+        permission), FIELD_INVALID, NAME_SERVERS_UNREACHABLE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

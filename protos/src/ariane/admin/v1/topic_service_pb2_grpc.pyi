@@ -61,7 +61,8 @@ class TopicServiceStub:
     PurgeTopic: _grpc.UnaryUnaryMultiCallable[_topic_service_pb2.PurgeTopicRequest, _topic_service_pb2.PurgeTopicResponse]
     """Hides the messages that a topic has from every reader, on all its brokers and by the clock of
     each; or shows again what was hidden and is not deleted yet. What is hidden stays hidden.
-    Errors: TOPIC_NOT_FOUND, TOPIC_RESERVED, FIELD_INVALID, NAME_SERVERS_UNREACHABLE.
+    Errors: TOPIC_NOT_FOUND, TOPIC_RESERVED, TOPIC_NOT_READABLE (but an undoing needs no read
+    permission), FIELD_INVALID, NAME_SERVERS_UNREACHABLE.
     """
     UpdateTopicQueueOrder: _grpc.UnaryUnaryMultiCallable[_topic_service_pb2.UpdateTopicQueueOrderRequest, _topic_service_pb2.UpdateTopicQueueOrderResponse]
     """Fixes among which queues the message groups of a topic are divided: all that are written now.
@@ -106,7 +107,8 @@ class TopicServiceAsyncStub(TopicServiceStub):
     PurgeTopic: _aio.UnaryUnaryMultiCallable[_topic_service_pb2.PurgeTopicRequest, _topic_service_pb2.PurgeTopicResponse]  # type: ignore[assignment]
     """Hides the messages that a topic has from every reader, on all its brokers and by the clock of
     each; or shows again what was hidden and is not deleted yet. What is hidden stays hidden.
-    Errors: TOPIC_NOT_FOUND, TOPIC_RESERVED, FIELD_INVALID, NAME_SERVERS_UNREACHABLE.
+    Errors: TOPIC_NOT_FOUND, TOPIC_RESERVED, TOPIC_NOT_READABLE (but an undoing needs no read
+    permission), FIELD_INVALID, NAME_SERVERS_UNREACHABLE.
     """
     UpdateTopicQueueOrder: _aio.UnaryUnaryMultiCallable[_topic_service_pb2.UpdateTopicQueueOrderRequest, _topic_service_pb2.UpdateTopicQueueOrderResponse]  # type: ignore[assignment]
     """Fixes among which queues the message groups of a topic are divided: all that are written now.
@@ -184,7 +186,8 @@ class TopicServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_topic_service_pb2.PurgeTopicResponse, _abc.Awaitable[_topic_service_pb2.PurgeTopicResponse]]:
         """Hides the messages that a topic has from every reader, on all its brokers and by the clock of
         each; or shows again what was hidden and is not deleted yet. What is hidden stays hidden.
-        Errors: TOPIC_NOT_FOUND, TOPIC_RESERVED, FIELD_INVALID, NAME_SERVERS_UNREACHABLE.
+        Errors: TOPIC_NOT_FOUND, TOPIC_RESERVED, TOPIC_NOT_READABLE (but an undoing needs no read
+        permission), FIELD_INVALID, NAME_SERVERS_UNREACHABLE.
         """
 
     @_abc_1.abstractmethod

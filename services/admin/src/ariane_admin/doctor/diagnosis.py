@@ -250,7 +250,7 @@ def _clock_jumps(facts: ClusterFacts) -> Iterator[Finding]:
             yield Finding(
                 Severity.NOTE,
                 subject,
-                f"its clock has jumped {clock.jump_count} times since its start, last by"
+                f"its clock has jumped {counted(clock.jump_count, 'time')} since its start, last by"
                 f" {_span(abs(jump_s))} {where} at {clock.last_jump_time.ToJsonString()}",
                 "synchronize the clock with NTP or chrony: it decides when delayed messages"
                 " are delivered",

@@ -67,8 +67,9 @@ def queues_that_wait_in_order(facts: ClusterFacts) -> Iterator[Finding]:
                 Severity.WARNING,
                 f"group {hold.consumer_group}",
                 f"waits in order for message {hold.queue_offset} of"
-                f" {'/'.join(map(str, _place(hold)))}, which failed {hold.attempts} times in"
-                f" {hold.age.seconds} s at member {member.client_id}: {hold.cause}",
+                f" {'/'.join(map(str, _place(hold)))}, which failed"
+                f" {counted(hold.attempts, 'time')} in {hold.age.seconds} s at member"
+                f" {member.client_id}: {hold.cause}",
                 "mend its cause, and the queue goes on in order; to pass over such messages:"
                 f" ariane group retry {shlex.quote(hold.consumer_group)} --ordered-attempts N",
             )

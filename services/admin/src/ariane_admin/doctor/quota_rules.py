@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from ariane.common.v1.quota_pb2 import QuotaUse
+from ariane_admin.counted import counted
 from ariane_admin.doctor.cluster_facts import ClusterFacts
 from ariane_admin.doctor.findings import Finding, Severity
 from ariane_servicekit.security.limits.meter import FIGURE_WORDS, RATES, SUBJECT_WORDS
@@ -27,7 +28,7 @@ def _finding(broker_name: str, use: QuotaUse) -> Finding:
         Severity.WARNING if refused else Severity.NOTE,
         f"{subject} {quota.name or '*'}",
         f"it is at its quota of {quota.limit} {figure}{in_time} at broker {broker_name}, which has"
-        f" refused {refused} times and held answers back for"
+        f" refused {counted(refused, 'time')} and held answers back for"
         f" {use.waited_duration.ToMilliseconds() / 1000:.1f} s since it began",
         f"see ariane quota show {subject} NAME; raise it by ariane quota set, or have less done",
     )

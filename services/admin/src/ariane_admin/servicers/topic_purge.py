@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING
-
 from ariane.admin.v1 import topic_service_pb2 as topic_pb
 from ariane.broker.v1 import topic_service_pb2 as broker_pb
+from ariane.broker.v1.pull_service_pb2 import FindQueueOffsetsRequest, ListQueueBoundsRequest
 from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane.common.v1.process_service_pb2 import GetProcessStateRequest
 from ariane_admin.asking.cluster_doors import (
@@ -16,13 +14,10 @@ from ariane_admin.asking.cluster_doors import (
     broker_peer,
 )
 from ariane_admin.asking.topic_attributes import SHOWN_SINCE
-from ariane_admin.servicers.times import milliseconds_in
+from ariane_admin.servicers.times import milliseconds_in, time_of
 from ariane_record.names import is_system_topic
 from ariane_sdk import LiveBroker
 from ariane_servicekit import ServiceError, field_invalid
-
-if TYPE_CHECKING:
-    from ariane_sdk import QueueReader
 
 
 def check_purge(request: topic_pb.PurgeTopicRequest) -> None:
@@ -48,7 +43,6 @@ def check_purge(request: topic_pb.PurgeTopicRequest) -> None:
 
 async def purged(
     doors: ClusterDoors,
-    reader: QueueReader | None,
     request: topic_pb.PurgeTopicRequest,
     broker: LiveBroker,
 ) -> topic_pb.HiddenMessages:
@@ -56,7 +50,6 @@ async def purged(
 
     Args:
         doors: To the broker.
-        reader: Counts messages; None where a purge is undone.
         request: The request.
         broker: The broker.
 
@@ -66,7 +59,7 @@ async def purged(
     topics, peer = doors.topics(broker.address), broker_peer(broker)
     hidden = topic_pb.HiddenMessages(broker_name=broker.broker_name)
     text = ""
-    if reader is not None:
+    if not request.undo:
         asked = broker_pb.GetTopicRequest(topic=request.topic)
         found = await answer_of(topics.GetTopic(asked, timeout=CALL_SECONDS_MAX), peer)
         since_ms = await _clock_ms_of(doors, broker)
@@ -75,7 +68,7 @@ async def purged(
         # What is hidden stays hidden.
         since_ms = max(since_ms, int(found.topic.attributes.get(SHOWN_SINCE, 0)))
         hidden.before.FromMilliseconds(since_ms)
-        hidden.message_count = await _count(reader, request.topic, broker, since_ms)
+        hidden.message_count = await _count(doors, request.topic, broker, since_ms)
         text = str(since_ms)
     if not request.validate_only:
         change = broker_pb.UpdateTopicRequest(topic=request.topic, attributes={SHOWN_SINCE: text})
@@ -92,9 +85,16 @@ async def _clock_ms_of(doors: ClusterDoors, broker: LiveBroker) -> int:
     return now_ms
 
 
-async def _count(reader: QueueReader, topic: str, broker: LiveBroker, since_ms: int) -> int:
-    """How many messages are seen now that were stored before a time."""
-    names, since = [broker.broker_name], datetime.fromtimestamp(since_ms / 1000, UTC)
-    bounds = await reader.bounds(topic, broker_names=names)
-    ends = await reader.offsets_at(topic, since, broker_names=names)
-    return sum(max(0, ends[queue] - begin) for queue, (begin, _) in bounds.items())
+async def _count(doors: ClusterDoors, topic: str, broker: LiveBroker, since_ms: int) -> int:
+    """How many messages are seen now that were stored before a time.
+
+    Raises:
+        ArianeError: Nobody may read the topic: what would be hidden is not known.
+    """
+    pulls, peer = doors.pulls(broker.address), broker_peer(broker)
+    asked = FindQueueOffsetsRequest(topic=topic, time=time_of(since_ms))
+    found = await answer_of(pulls.FindQueueOffsets(asked, timeout=CALL_SECONDS_MAX), peer)
+    ends = {queue.queue_id: queue.queue_offset for queue in found.queues}
+    bounds = ListQueueBoundsRequest(topic=topic)
+    kept = await answer_of(pulls.ListQueueBounds(bounds, timeout=CALL_SECONDS_MAX), peer)
+    return sum(max(0, ends.get(each.queue_id, 0) - each.min_queue_offset) for each in kept.queues)

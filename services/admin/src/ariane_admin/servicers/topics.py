@@ -195,11 +195,10 @@ class TopicServicer(TopicServiceServicer):
         """Hide the messages of a topic, or show them again."""
         check_purge(request)
         brokers = (await self._cluster.carriers(request.topic)).brokers
-        reader = None if request.undo else await self._cluster.reader()
         hidden: list[topic_pb.HiddenMessages] = []
 
         async def at(broker: LiveBroker) -> None:
-            hidden.append(await purged(self._doors, reader, request, broker))
+            hidden.append(await purged(self._doors, request, broker))
 
         outcomes = await self._cluster.change_each(brokers, at)
         hidden.sort(key=lambda each: each.broker_name)
