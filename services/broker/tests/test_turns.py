@@ -147,9 +147,21 @@ HOSTILE = {
         {
             "consumerGroup": "wide",
             "positions": [
+                {"topic": "broad", "queueId": number, "queueOffset": "1"} for number in range(COUNT)
+            ],
+            "subscriptions": [
+                {
+                    "topic": "broad",
+                    "filter": {"kind": "FILTER_KIND_SQL92", "text": "colour = 'red'"},
+                }
+            ],
+        },
+        {
+            "consumerGroup": "wide",
+            "positions": [
                 {"topic": f"topic-{number}", "queueOffset": "1"} for number in range(COUNT)
             ],
-        }
+        },
     ],
     "PullService.ListQueueBounds": [{"topic": "broad"}],
     "PullService.FindQueueOffsets": [{"topic": "broad", "time": "2026-01-01T00:00:00Z"}],

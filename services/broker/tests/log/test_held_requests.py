@@ -17,7 +17,7 @@ def held():
 
 
 async def wait(held, *queues, seconds=20):
-    watch = held.watch(queues)
+    watch = held.watch(dict.fromkeys(queues))
     try:
         return await held.wait(watch, seconds)
     finally:
@@ -46,8 +46,8 @@ async def test_who_wants_some_tags_is_woken_by_these(held):
     told = []
 
     def watch(name, *codes):
-        wishes = {A: Wish(frozenset(codes))} if codes else {}
-        return held.watch([A, B], lambda: told.append(name), wishes=wishes)
+        wish = Wish(frozenset(codes)) if codes else None
+        return held.watch({A: wish, B: None}, lambda: told.append(name))
 
     watches = [watch("red", 1), watch("blue", 2, 1 << 30), watch("all")]
     for codes in ([1, 1], [3, 2], [0], None):
@@ -72,7 +72,7 @@ async def test_woken_in_the_next_turn_and_once(held):
     seen = []
 
     async def look_and_wait():
-        watch = held.watch([A, B])
+        watch = held.watch({A: None, B: None})
         while not seen:
             assert await held.wait(watch, 20)
             seen.append(set(watch.arrived))
@@ -94,7 +94,7 @@ async def test_a_wake_before_the_watch_is_not_remembered(held):
 
 
 async def test_a_wake_between_two_waits_is_remembered_until_somebody_looks(held):
-    watch = held.watch([A, B])
+    watch = held.watch({A: None, B: None})
     held.wake_all([B, QueueKey("other", 0)])
     assert await held.wait(watch, 0)
     assert list(watch.arrived) == [B]
@@ -103,7 +103,7 @@ async def test_a_wake_between_two_waits_is_remembered_until_somebody_looks(held)
 
 
 async def test_an_interruption_ends_one_wait(held):
-    watch = held.watch([A])
+    watch = held.watch({A: None})
     watch.interrupt()
     first = asyncio.create_task(held.wait(watch, 20))
     await asyncio.sleep(0)
@@ -117,7 +117,7 @@ async def test_an_interruption_ends_one_wait(held):
 
 
 async def test_what_is_forgotten_is_told_nothing(held):
-    watch, other = held.watch([A, B]), held.watch([A])
+    watch, other = held.watch({A: None, B: None}), held.watch({A: None})
     held.forget(watch)
     held.wake_all([A, B])
     assert not watch.arrived

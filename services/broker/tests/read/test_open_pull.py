@@ -11,7 +11,7 @@ from ariane_broker.log.held_requests import HeldRequests
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.read.open_pull import OpenPull
 from ariane_broker.read.pull_order import Position, PulledQueue, PullOrder
-from ariane_broker.read.queue_looks import Look
+from ariane_broker.read.queue_looks import PLACES_MAX, Look
 from ariane_record import tag_code
 from ariane_servicekit import AnswerBudget
 
@@ -25,6 +25,7 @@ class Log:
         self.held = held
         self.ends = dict.fromkeys(QUEUES, 0)
         self.looks = []
+        self.watched = []
         self.unfinished = False
         self.matching = True
 
@@ -38,8 +39,14 @@ class Log:
         self.ends[QUEUES[number]] += 1
         self.held.arrived(QUEUES[number], tag_codes)
 
-    async def look(self, order, codes, positions, places):
+    async def look(self, order, codes, positions, places, before_turn=None):
         self.looks.append(set(places))
+        if before_turn is not None:
+            order_of_places = sorted(places)
+            for begin in range(0, len(order_of_places), PLACES_MAX):
+                before_turn(order_of_places[begin : begin + PLACES_MAX])
+                self.watched.append(len(self.held._watches))
+                await asyncio.sleep(0)
         look = Look(
             order.record_count_max,
             order.size_bytes_max,
@@ -73,10 +80,10 @@ def log(held):
     return Log(held)
 
 
-def opened(log, held, *, hold_s=20.0, record_count_max=10, filters=None):
+def opened(log, held, *, hold_s=20.0, record_count_max=10, filters=None, queues=QUEUES):
     order = PullOrder(
         consumer_group="group",
-        positions=tuple(Position(queue, 0) for queue in QUEUES),
+        positions=tuple(Position(queue, 0) for queue in queues),
         record_count_max=record_count_max,
         hold_seconds=hold_s,
     )
@@ -103,6 +110,26 @@ async def test_after_the_first_look_only_what_has_grown_is_looked_at(log, held):
     assert log.looks == [set(range(100)), {7, 90}, {3}]
     log.grow(3)
     assert held.count == 0
+
+
+async def test_many_queues_are_watched_in_the_turns_that_look_at_them(log, held):
+    queues = [QueueKey("orders", queue_id) for queue_id in range(2 * PLACES_MAX + 1)]
+    log.ends = dict.fromkeys(queues, 0)
+    with opened(log, held, queues=queues) as pull:
+        waiting = asyncio.create_task(ends_of(pull))
+        while held.count == 0:  # noqa: ASYNC110 - of the pull
+            await asyncio.sleep(0)
+        assert log.watched == [PLACES_MAX, 2 * PLACES_MAX, 2 * PLACES_MAX + 1]
+        held.arrived(queues[-1])
+        log.ends[queues[-1]] += 1
+        assert await waiting == {2 * PLACES_MAX: 1}
+    assert log.looks == [set(range(2 * PLACES_MAX + 1)), {2 * PLACES_MAX}]
+    # Not all are forgotten in one turn either.
+    left = []
+    while held._watches:
+        left.append(len(held._watches))
+        await asyncio.sleep(0)
+    assert left == [PLACES_MAX + 1, 1]
 
 
 async def test_who_wants_some_tags_looks_only_when_such_messages_come(log, held):

@@ -44,7 +44,7 @@ class Told(Protocol):
 
 
 @dataclass(slots=True)
-class _Judged:
+class Judged:
     """What one filter has seen of a queue, and who waits for what it passes."""
 
     clear_from: int
@@ -67,57 +67,52 @@ class FilteredWatches:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._queues: dict[QueueKey, dict[Filter, _Judged]] = {}
+        self.queues: dict[QueueKey, dict[Filter, Judged]] = {}
+        """What the filters of each queue have seen, where somebody waits with one."""
         # In order of arrival.
         self._due: dict[tuple[QueueKey, Filter], None] = {}
         self._called = False
 
-    def __bool__(self) -> bool:
-        return bool(self._queues)
-
-    def __contains__(self, queue: QueueKey) -> bool:
-        return queue in self._queues
-
     def add(self, queue: QueueKey, wanted: Filter, watch: Told) -> None:
         """Tell a watch of messages that a filter passes, from the queue's present end on."""
-        judged = self._queues.setdefault(queue, {})
+        judged = self.queues.setdefault(queue, {})
         if wanted not in judged:
             end = self._end(queue)
-            judged[wanted] = _Judged(end, end, end)
+            judged[wanted] = Judged(end, end, end)
         judged[wanted].watches[watch] = None
 
     def remove(self, queue: QueueKey, wanted: Filter, watch: Told) -> None:
         """Tell a watch no more."""
-        judged = self._queues[queue]
+        judged = self.queues[queue]
         watches = judged[wanted].watches
         watches.pop(watch, None)
         if not watches:
             del judged[wanted]
             self._due.pop((queue, wanted), None)
         if not judged:
-            del self._queues[queue]
+            del self.queues[queue]
 
     def watches(self, queue: QueueKey) -> list[Told]:
         """All watches of a queue."""
-        return [each for one in self._queues.get(queue, {}).values() for each in one.watches]
+        return [each for one in self.queues.get(queue, {}).values() for each in one.watches]
 
     def arrived(self, queue: QueueKey) -> None:
         """Have the filters look at what arrived in a queue, in the next turn of the loop."""
-        for wanted in self._queues.get(queue, ()):
+        for wanted in self.queues.get(queue, ()):
             self._due[queue, wanted] = None
         self._call()
 
-    def passed_over(self, queue: QueueKey, wanted: Filter | None, queue_offset: int) -> int:
+    def passed_over(self, queue: QueueKey, wanted: Filter, queue_offset: int) -> int:
         """Where a read with a filter may begin: behind what the filter is known to leave out."""
-        judged = self._queues.get(queue)
-        one = None if judged is None or wanted is None else judged.get(wanted)
+        judged = self.queues.get(queue)
+        one = None if judged is None else judged.get(wanted)
         if one is None or not one.clear_from <= queue_offset < one.clear_to:
             return queue_offset
         return max(queue_offset, min(one.clear_to, self._end(queue)))
 
     def begin_anew(self, topics: Collection[str]) -> None:
         """Queues of topics were deleted: what filters saw of them says nothing of later ones."""
-        for queue, judged in self._queues.items():
+        for queue, judged in self.queues.items():
             if queue.topic in topics:
                 for one in judged.values():
                     one.clear_from = one.clear_to = one.seen_to = self._end(queue)
@@ -130,13 +125,13 @@ class FilteredWatches:
     def _look(self) -> None:
         self._called = False
         for queue, wanted in tuple(islice(self._due, LOOKS_MAX)):
-            one = self._queues[queue][wanted]
+            one = self.queues[queue][wanted]
             del self._due[queue, wanted]
             if not self._is_done(queue, wanted, one):
                 self._due[queue, wanted] = None
         self._call()
 
-    def _is_done(self, queue: QueueKey, wanted: Filter, one: _Judged) -> bool:
+    def _is_done(self, queue: QueueKey, wanted: Filter, one: Judged) -> bool:
         """Look once; tell the readers if something passes. Returns whether nothing is left."""
         try:
             with IN_MEMORY:

@@ -11,6 +11,9 @@ this one. A watch of a reader that wants some tags only is told of messages with
 tags, and of those whose hashes are not known; one that waits with a filter, of messages that it
 passes (see ``filtered_watches``). A wait also ends when its hold time is over, when it
 is interrupted, when the broker stops, and with the call that it belongs to.
+
+Who watches thousands of queues begins with some in each turn of the loop (``watch_also``), and his
+watch ends in as many turns.
 """
 
 from __future__ import annotations
@@ -19,7 +22,6 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import chain
-from types import MappingProxyType
 from typing import Final, TypeVar
 
 import numpy as np
@@ -33,28 +35,28 @@ from ariane_storage.store import Store
 
 HOLD_SECONDS_MAX: Final = 30.0
 
+FORGOTTEN_MAX: Final = 256
+"""Queues of a watch that are forgotten in one turn of the loop, up to 2 us each."""
+
 
 class Watch:
     """The queues that a request watches, and those of them in which messages arrived."""
 
-    __slots__ = ("_on_arrival", "_woken", "arrived", "queues", "wishes")
+    __slots__ = ("_on_arrival", "_woken", "arrived", "queues")
 
-    def __init__(
-        self,
-        queues: Collection[QueueKey],
-        on_arrival: Callable[[], None] | None = None,
-        wishes: Mapping[QueueKey, Wish] = MappingProxyType({}),
-    ) -> None:
-        """Watch queues; ``on_arrival`` is called, if given, in the loop turn of each arrival."""
-        self.queues = queues
-        """All watched queues."""
-        self.wishes = wishes
-        """The messages that matter in a queue; a queue that is missing: all."""
+    def __init__(self, on_arrival: Callable[[], None] | None = None) -> None:
+        """Watch no queue yet; ``on_arrival`` is called in the loop turn of each arrival."""
+        self.queues: dict[QueueKey, Wish | None] = {}
+        """All watched queues, each with the messages that matter; None: all do."""
         self.arrived: dict[QueueKey, None] = {}
         """Queues in which messages arrived, in order; the request removes those that it looks
         at."""
         self._on_arrival = on_arrival
         self._woken: asyncio.Future[None] | None = None
+
+    def end(self) -> None:
+        """Call nobody any more."""
+        self._on_arrival = None
 
     def interrupt(self) -> None:
         """End the wait, if there is one, as if its time were over."""
@@ -106,21 +108,23 @@ class HeldRequests:
 
     def watch(
         self,
-        queues: Iterable[QueueKey],
+        queues: Mapping[QueueKey, Wish | None],
         on_arrival: Callable[[], None] | None = None,
-        *,
-        wishes: Mapping[QueueKey, Wish] = MappingProxyType({}),
     ) -> Watch:
         """Make a watch on some queues; it notes arrivals until ``forget``.
 
         Args:
-            queues: The queues.
+            queues: The queues, each with the messages that matter; None: all do.
             on_arrival: Called in the loop turn of each arrival, if the caller does not ``wait``.
-            wishes: Queues of which not all messages matter.
         """
-        watch = Watch(dict.fromkeys(queues), on_arrival, wishes)
-        for queue in watch.queues:
-            wish = wishes.get(queue)
+        watch = Watch(on_arrival)
+        self.watch_also(watch, queues)
+        return watch
+
+    def watch_also(self, watch: Watch, queues: Mapping[QueueKey, Wish | None]) -> None:
+        """Have a watch note arrivals in more queues."""
+        watch.queues.update(queues)
+        for queue, wish in queues.items():
             if wish is None:
                 self._watches.setdefault(queue, {})[watch] = None
                 continue
@@ -128,14 +132,17 @@ class HeldRequests:
                 self._tagged.setdefault(queue, {}).setdefault(code, {})[watch] = None
             for wanted in wish.filters:
                 self.filtered.add(queue, wanted, watch)
-        return watch
 
     def forget(self, watch: Watch) -> None:
-        """End a watch."""
-        for queue in watch.queues:
-            if queue not in watch.wishes:
+        """End a watch, of many queues by and by."""
+        self._forget(watch, tuple(watch.queues))
+
+    def _forget(self, watch: Watch, queues: Sequence[QueueKey]) -> None:
+        for queue in queues[:FORGOTTEN_MAX]:
+            wish = watch.queues[queue]
+            if wish is None:
                 _remove(self._watches, queue, watch)
-        for queue, wish in watch.wishes.items():
+                continue
             tagged = self._tagged.get(queue, {})
             for code in wish.tag_codes:
                 _remove(tagged, code, watch)
@@ -143,6 +150,10 @@ class HeldRequests:
                 self._tagged.pop(queue, None)
             for wanted in wish.filters:
                 self.filtered.remove(queue, wanted, watch)
+        left = queues[FORGOTTEN_MAX:]
+        if left:
+            watch.end()
+            asyncio.get_running_loop().call_soon(self._forget, watch, left)
 
     async def wait(self, watch: Watch, seconds: float) -> bool:
         """Wait until messages arrive in a queue of a watch.
@@ -188,7 +199,8 @@ class HeldRequests:
             tag_codes: Hashes of the tags of the messages; None if they are not known.
         """
         self._tell(queue, tag_codes)
-        self.filtered.arrived(queue)
+        if queue in self.filtered.queues:
+            self.filtered.arrived(queue)
 
     def _tell(self, queue: QueueKey, tag_codes: Collection[int] | None) -> None:
         for watch in self._watches.get(queue, ()):
@@ -206,9 +218,10 @@ class HeldRequests:
 
     def arrived_in(self, queues: Iterable[QueueKey]) -> None:
         """Messages with whatever tags arrived in some queues."""
-        if self._watches or self._tagged or self.filtered:
+        filtered = self.filtered.queues
+        if self._watches or self._tagged or filtered:
             for queue in dict.fromkeys(queues):
-                if queue in self._watches or queue in self._tagged or queue in self.filtered:
+                if queue in self._watches or queue in self._tagged or queue in filtered:
                     self.arrived(queue)
 
     def close(self) -> None:

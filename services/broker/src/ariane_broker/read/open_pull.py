@@ -25,6 +25,7 @@ from ariane_broker.log.held_requests import HeldRequests, Watch
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.read.pull_order import Position, PulledQueue, PullOrder
 from ariane_broker.read.queue_looks import PLACES_MAX, Look, QueueLooks
+from ariane_broker.wish import Wish
 from ariane_servicekit import AnswerLease
 from ariane_storage.reading.filter import Filter
 
@@ -64,6 +65,8 @@ class OpenPull:
         self._positions = list(order.positions)
         self._left: set[int] = set()
         self._watch: Watch | None = None
+        # The places of queues that the watch does not have yet; all of them are left.
+        self._unwatched: set[int] = set()
         self._places: dict[QueueKey, list[int]] = {}
         self._interrupted = False
 
@@ -139,10 +142,12 @@ class OpenPull:
         try:
             if granted < wanted:
                 order = replace(order, size_bytes_max=granted)
-            if self._watch is None and len(places) > PLACES_MAX:
-                # What arrives between the turns of the look is not missed.
-                self._begin_watch()
-            look = await self._looks.look(order, self._filters, self._positions, places)
+            # Of many queues, what arrives between the turns of the look is not missed.
+            many = len(self._positions) > PLACES_MAX
+            before_turn = self._watch_places if many else None
+            look = await self._looks.look(
+                order, self._filters, self._positions, places, before_turn
+            )
             used = sum(pulled.size_bytes for pulled in look.found.values())
         finally:
             lease.settle(granted, used)
@@ -155,7 +160,7 @@ class OpenPull:
         if self._interrupted or remaining <= 0:
             return False
         # The watch began in the loop turn of the look, so that no arrival was missed.
-        watch = self._watch or self._begin_watch()
+        watch = self._watch or self._watch_places(range(len(self._positions)))
         come = await self._held.wait(watch, remaining)
         self._see_arrivals()
         return come and not self._interrupted
@@ -170,15 +175,21 @@ class OpenPull:
             self._left.update(self._places[queue])
         self._watch.arrived.clear()
 
-    def _begin_watch(self) -> Watch:
-        for place, position in enumerate(self._positions):
-            self._places.setdefault(position.queue, []).append(place)
-        wishes = {
-            queue: wish
-            for queue in self._places
-            if (wish := wish_of(self._filters.get(queue.topic))) is not None
-        }
-        self._watch = self._held.watch(self._places, wishes=wishes)
+    def _watch_places(self, places: Collection[int]) -> Watch:
+        """Watch those of some queues that are not watched yet."""
+        if self._watch is None:
+            self._watch = Watch()
+            self._unwatched.update(range(len(self._positions)))
+        fresh = self._unwatched.intersection(places)
+        if fresh:
+            self._unwatched -= fresh
+            queues: dict[QueueKey, Wish | None] = {}
+            for place in fresh:
+                queue = self._positions[place].queue
+                self._places.setdefault(queue, []).append(place)
+                wanted = self._filters.get(queue.topic)
+                queues[queue] = None if wanted is None else wish_of(wanted)
+            self._held.watch_also(self._watch, queues)
         return self._watch
 
     def _go_to(self, found: Mapping[int, PulledQueue]) -> dict[int, PulledQueue]:

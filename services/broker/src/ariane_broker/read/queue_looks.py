@@ -122,6 +122,7 @@ class QueueLooks:
         filters: Mapping[str, Filter | None],
         positions: Sequence[Position],
         places: Collection[int],
+        before_turn: Callable[[Sequence[int]], object] | None = None,
     ) -> Look:
         """Read queues, beginning with a random one, until the budget of an answer is spent.
 
@@ -132,6 +133,7 @@ class QueueLooks:
             filters: The filter of each topic; topics without one have all messages.
             positions: Where to read each queue.
             places: The queues to read, as places in the positions.
+            before_turn: Called with the places of each turn, in the turn that reads them.
         """
         look = Look(order.record_count_max, order.size_bytes_max, set(places))
         turns = self._turns(places)
@@ -139,9 +141,10 @@ class QueueLooks:
             if begin:
                 await asyncio.sleep(0)
             begun_s = self.monotonic()
-            has_room = self._look_on(
-                look, order, filters, positions, turns[begin : begin + PLACES_MAX]
-            )
+            turn = turns[begin : begin + PLACES_MAX]
+            if before_turn is not None:
+                before_turn(turn)
+            has_room = self._look_on(look, order, filters, positions, turn)
             self.statistics.record_look(self.monotonic() - begun_s)
             if not has_room:
                 break
@@ -181,7 +184,7 @@ class QueueLooks:
             try:
                 self._check_queue(order, position)
                 with IN_MEMORY:
-                    begin = self._begin_of(position, given)
+                    begin = position if given is None else self._begin_of(position, given)
                     read = read_from(begin, look.count_left, look.bytes_left, wanted)
                     replica = _replica(hints, order, position, read, zone)
             except QueueUnderRepair:
@@ -210,7 +213,7 @@ class QueueLooks:
             self._count(look, order, place, read)
         return True
 
-    def _begin_of(self, position: Position, given: Filter | None) -> Position:
+    def _begin_of(self, position: Position, given: Filter) -> Position:
         """Where to read: behind what the filter has left out already, for others who wait."""
         begin = self.filtered.passed_over(position.queue, given, position.queue_offset)
         return position if begin == position.queue_offset else replace(position, queue_offset=begin)

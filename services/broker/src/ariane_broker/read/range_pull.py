@@ -200,7 +200,7 @@ class PullRange:
         Raises:
             ServiceError: SERVICE_DRAINING or HELD_PULLS_EXHAUSTED.
         """
-        watch = self.held.watch([queue])
+        watch = self.held.watch({queue: None})
         try:
             await self.held.wait(watch, HOLD_SECONDS_MAX)
         finally:

@@ -31,8 +31,6 @@ Filters = Mapping[str, Filter | None]
 SERVED_MAX: Final = 16
 """Calls that are served in one turn of the loop, some 100 us each; the next turn goes on."""
 
-_NO_QUEUES: Final[frozenset[QueueKey]] = frozenset()
-
 
 @dataclass(slots=True, eq=False)
 class _Waiter:
@@ -44,7 +42,7 @@ class _Waiter:
     """The filter of each topic; None: all messages."""
     lease: AnswerLease
     """Memory for its answer."""
-    watch: Watch = field(default_factory=lambda: Watch(_NO_QUEUES))
+    watch: Watch = field(default_factory=Watch)
     """Ends its wait."""
     served: list[HandedOut] = field(default_factory=list)
     """The messages handed out to it."""
@@ -164,9 +162,8 @@ class WaitingLine:
             wishes[queue] = None if before is None or of_call is None else before | of_call
         if self._watch is not None and wishes == known:
             return
-        some = {queue: wish for queue, wish in wishes.items() if wish is not None}
         before_this = self._watch
-        self._watch = self._held.watch(wishes, on_arrival=self.call, wishes=some)
+        self._watch = self._held.watch(wishes, on_arrival=self.call)
         if before_this is not None:
             self._held.forget(before_this)
         self._wishes = wishes
