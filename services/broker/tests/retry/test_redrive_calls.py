@@ -183,3 +183,18 @@ async def test_a_topic_that_is_gone_keeps_its_dead_letters(broker, refused):
     ):
         assert (await refused(redrive_call(broker, [0], **fields))).reason == reason
     assert (await refused(redrive_call(broker, []))).reason == "FIELD_INVALID"
+
+
+async def test_new_letters_of_a_group_of_the_same_name_go_back(running, tmp_path):
+    async with running() as broker:
+        await dead_letters(broker, 2)
+        await redrive_call(broker, range(2))
+        await broker.groups.DeleteConsumerGroup(
+            group_pb.DeleteConsumerGroupRequest(consumer_group="billing")
+        )
+        await dead_letters(broker, 3, topic="bills")
+    for path in (tmp_path / "store" / "config").glob("redrivenDeadLetters.json*"):
+        path.unlink()
+    async with running() as broker:
+        answer = await redrive_call(broker, range(3))
+        assert (answer.redriven_count, answer.duplicate_count) == (3, 0)

@@ -11,6 +11,7 @@ from ariane.broker.v1 import offset_service_pb2 as offset_pb
 from ariane.broker.v1 import pull_service_pb2 as pull_pb
 from ariane.broker.v1 import query_service_pb2 as query_pb
 from ariane.broker.v1 import topic_service_pb2 as topic_pb
+from services.broker.tests.receive.receive_calls import Receiver
 
 
 async def epoch_of(broker, topic):
@@ -196,3 +197,31 @@ async def test_what_waited_for_the_old_topic_does_not_come_to_the_new_one(
         assert await wait_for(broker, 3) == [b"level", b"time", b"transaction"]
         with pytest.raises(Exception, match="decided before: ROLLBACK"):
             await broker.end_transaction("t-old", client_pb.TRANSACTION_OUTCOME_COMMIT)
+
+
+@pytest.mark.parametrize("snapshot", ["lost", "older"])
+async def test_what_was_received_of_the_old_topic_is_not_received_of_the_new_one(
+    running, tmp_path, snapshot
+):
+    config = tmp_path / "store" / "config"
+    async with running() as broker:
+        await broker.create_topic("orders", 1)
+        await broker.store("orders", [b"old"] * 5)
+        receiver = Receiver(broker)
+        assert await receiver.ack(*await receiver.receive(message_count_max=5)) == [True] * 5
+    older = {path: path.read_bytes() for path in config.glob("receiving.json*")}
+    async with running() as broker:
+        await delete(broker, "orders")
+        await broker.create_topic("orders", 1)
+        await broker.store("orders", [b"new"] * 3)
+    for path in config.glob("receiving.json*"):
+        path.unlink()
+    if snapshot == "older":  # As on a replica that has not got the next one yet.
+        for path, content in older.items():
+            path.write_bytes(content)
+    async with running() as broker:
+        receiver, received = Receiver(broker), []
+        async with asyncio.timeout(60):
+            while len(received) < 3:
+                received += await receiver.receive(message_count_max=5, hold_s=10)
+        assert [each.message.body for each in received] == [b"new"] * 3

@@ -40,7 +40,9 @@ class RedrivenTable(SnapshotState):
     matters_since_ms: Final = None
     """None: any record of the log may matter."""
 
-    def __init__(self) -> None:
+    def __init__(self, deleted_end: Callable[[str], int] = lambda _: 0) -> None:
+        """``deleted_end``: what the log says of a topic below this offset is of an earlier one."""
+        self._deleted_end = deleted_end
         self._progress: dict[QueueKey, QueueProgress] = {}
         self.change_count = 0
         """Grows with every change."""
@@ -82,6 +84,8 @@ class RedrivenTable(SnapshotState):
             if not record.half_offset:
                 continue  # A producer wrote this.
             source = record.properties[PropertyName.REDRIVEN_FROM].rsplit("/", 2)
+            if record.commit_log_offset < self._deleted_end(source[0]):
+                continue
             if len(source) == 3 and source[1].isdecimal() and source[2].isdecimal():
                 found.setdefault(QueueKey(source[0], int(source[1])), []).append(int(source[2]))
         for queue, queue_offsets in found.items():

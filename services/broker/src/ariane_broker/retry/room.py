@@ -45,7 +45,7 @@ def retry_room(
     settings, clock = environment.settings, environment.clock
     # Copies that were parked while the clock is doubted are remembered by the believed time.
     table = ReturnTable(now_ms=log.store.believed_ms, delay_levels_ms=settings.delay_levels_ms)
-    redriven = RedrivenTable()
+    redriven = RedrivenTable(log.store.deleted_end)
     log.log_states.keep(table, return_table.FILE_NAME)
     log.log_states.keep(redriven, redriven_table.FILE_NAME)
     broker_log = log.broker_log

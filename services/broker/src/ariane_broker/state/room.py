@@ -93,7 +93,7 @@ def state_room(environment: Environment, log: LogRoom) -> StateRoom:
         files.deaths, suspicions.documented, executor, flush_log=store.flush
     )
     saved_locks = SavedState(files.locks, locks.documented, executor)
-    receiving = ReceiveTable(offsets, saved_offsets.mark_changed)
+    receiving = ReceiveTable(offsets, saved_offsets.mark_changed, store.deleted_end)
     log.log_states.keep(receiving, receive_table.FILE_NAME)
     return StateRoom(
         topics,

@@ -112,7 +112,7 @@ class LogState(Protocol):
         ...
 
     def keep_topics(self, is_known_topic: Callable[[str], bool]) -> None:
-        """After ``forget_lost``: drop the state of topics that no longer exist."""
+        """Drop the state of topics that no longer exist."""
         ...
 
 
@@ -270,6 +270,7 @@ class LogStates:
                 return None
             begin = kept.state.load(document)
             if begin <= self._store.max_offset:
+                self._forget_deleted(kept.state, begin)
                 return begin
         except StateFileDamaged as error:
             reason = str(error)
@@ -279,6 +280,13 @@ class LogStates:
         finding = f"{reason}; {kept.state.name} are read from the log"
         _log.warning("state_finding", finding=finding)
         return None
+
+    def _forget_deleted(self, state: LogState, begin: int) -> None:
+        """Drop what a snapshot has of topics that were deleted later: others have their names."""
+        ends = self._store.copying.deleted_topic_ends
+        # One of the same place may be older: a deletion appends nothing.
+        if gone := {topic for topic, end in ends.items() if end >= begin}:
+            state.keep_topics(lambda topic: topic not in gone)
 
     def _load_common(self) -> Callable[[KeptState, int], int]:
         """Returns a function: up to where a snapshot of a certain offset holds."""

@@ -274,6 +274,8 @@ class ProducerSequences(SnapshotState):
         The log is always right: it continues behind damage, and begins anew after a topic's
             deletion.
         """
+        if found.commit_log_offset < self._deleted_end(found.topic):
+            return
         sequence = found.sequence
         queue = QueueKey(found.topic, found.queue_id)
         stream = self._streams.get((sequence.producer_id, *queue))
@@ -309,15 +311,8 @@ class ProducerSequences(SnapshotState):
             yield None
 
     def keep_topics(self, is_known_topic: Callable[[str], bool]) -> None:
-        """Forget the streams of topics that no longer exist, also where others have their names."""
-        self._forget(
-            [
-                (producer_id, topic, queue_id)
-                for (producer_id, topic, queue_id), stream in self._streams.items()
-                if not is_known_topic(topic)
-                or stream.batches[-1].commit_log_offset < self._deleted_end(topic)
-            ]
-        )
+        """Forget the streams of topics that no longer exist."""
+        self._forget([key for key in self._streams if not is_known_topic(key[1])])
 
     def clear(self) -> None:
         """Forget everything."""

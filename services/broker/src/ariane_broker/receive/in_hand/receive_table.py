@@ -49,7 +49,14 @@ class ReceiveTable(SnapshotState):
     matters_since_ms: Final = None
     """None: records of any age may matter."""
 
-    def __init__(self, offsets: ConsumerOffsets, mark_changed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        offsets: ConsumerOffsets,
+        mark_changed: Callable[[], None],
+        deleted_end: Callable[[str], int] = lambda _: 0,
+    ) -> None:
+        """``deleted_end``: what the log says of a topic below this offset is of an earlier one."""
+        self._deleted_end = deleted_end
         self._offsets = offsets
         self._mark_changed = mark_changed
         self._windows: dict[str, dict[QueueKey, QueueWindow]] = {}
@@ -152,11 +159,14 @@ class ReceiveTable(SnapshotState):
         """Apply the events in a stretch of the log."""
         for fields in records_where(stretch, is_of_topic(stretch, RECEIVE_TOPIC)):
             for event in decode_events(fields.body):
-                self.apply(event)
+                if fields.commit_log_offset >= self._deleted_end(event.queue.topic):
+                    self.apply(event)
 
     def forget_lost(self, end_of: Callable[[QueueKey], int]) -> None:
         """Forget that messages behind the ends of their queues were received."""
         for group, queue, window in self._all():
+            # Of windows from the snapshot only now: those of deleted topics are gone.
+            self.advance_consumer_offset(group, queue, window)
             end, known = end_of(queue), window.end
             if end < known:
                 window.lower_end(end)
@@ -223,7 +233,6 @@ class ReceiveTable(SnapshotState):
             window = QueueWindow(int(end), int(reset_epoch), kept)
             self._windows.setdefault(str(group), {})[queue] = window
             self.use(str(group), queue)
-            self.advance_consumer_offset(str(group), queue, window)
 
     def _shift(self, span_ms: int) -> None:
         for _, _, window in self._all():
