@@ -4,7 +4,7 @@ import asyncio
 import shutil
 import socket
 import subprocess
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import chain
@@ -196,6 +196,50 @@ async def test_a_refused_command_raises_and_the_rest_counts(redis):
     with pytest.raises(ResponseError, match="INCRBY paid"):
         await inbox.take(messages("a"), pay)
     assert await inbox.take(messages("a"), pay) == []
+
+
+@asynccontextmanager
+async def cutting(port, cuts):
+    """Through a proxy that cuts the link when it has the answer to an EXEC, while cuts are left."""
+    links = set()
+
+    async def relay(reader, writer):
+        links.add(asyncio.current_task())
+        answers, requests = await asyncio.open_connection("127.0.0.1", port)
+        while asked := await reader.read(65536):
+            requests.write(asked)
+            answer = await answers.read(65536)
+            if b"EXEC" in asked and cuts:
+                cuts.pop()
+                break
+            writer.write(answer)
+        for link in (writer, requests):
+            link.close()
+            await link.wait_closed()
+
+    async with (
+        await asyncio.start_server(relay, "127.0.0.1", 0) as server,
+        Redis(port=server.sockets[0].getsockname()[1]) as client,
+    ):
+        yield client
+    await asyncio.gather(*links)
+
+
+async def test_what_was_done_before_an_answer_was_lost_is_not_done_again(redis, port):
+    cuts = []
+    async with cutting(port, cuts) as client:
+        inbox = RedisInbox(client, "billing", keep=WEEK)
+        cuts.append("the answer to an effect")
+        assert await inbox.take(messages("a"), pay) == []
+        assert not cuts
+        cuts.append("the answer to a claim")
+        async with inbox.claim(messages("a", "b")) as fresh:
+            assert not cuts
+            assert names(fresh) == ["b"]
+            cuts.append("the answer to a mark")
+        assert not cuts
+        assert await inbox.take(messages("b"), pay) == []
+    assert int(await redis.get("paid")) == 1
 
 
 async def test_an_effect_that_would_never_run_is_refused(redis):
