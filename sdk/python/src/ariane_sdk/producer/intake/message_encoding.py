@@ -52,9 +52,10 @@ class MessageEncoding:
         Raises:
             IllegalArgument: The message breaks a rule.
         """
-        body_bytes_max = self._settings.body_bytes_max
-        if len(message.body) > body_bytes_max:
-            check_body_size(len(message.body), body_bytes_max)
+        body, body_bytes_max = message.body, self._settings.body_bytes_max
+        size_bytes = len(body) if type(body) is bytes else memoryview(body).nbytes
+        if size_bytes > body_bytes_max:
+            check_body_size(size_bytes, body_bytes_max)
         if message.tag not in self._tags_seen:
             if len(self._tags_seen) >= TAGS_REMEMBERED_MAX:
                 self._tags_seen.clear()
