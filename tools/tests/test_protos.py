@@ -25,6 +25,7 @@ def name_server(tmp_path_factory):
     folder = tmp_path_factory.mktemp("name-server") / "protos"
     for area in ("namesrv", "common"):
         shutil.copytree(protos.PROTOS / "ariane" / area, folder / "ariane" / area)
+    shutil.copytree(protos.PROTOS / "google", folder / "google")
     shutil.copy(protos.CONFIG, folder)
     (folder / "src").mkdir()
     with pytest.MonkeyPatch.context() as patch:

@@ -199,5 +199,5 @@ async def test_every_changing_method_is_audited(tmp_path):
             assert (writes and not is_link) == audited, method.full_name
             needed = {each.action for each in access_rule(method).requirements}
             assert access_pb2.ACTION_NONE not in needed
-    assert changing == 38
+    assert changing == 39
     await app.stop()

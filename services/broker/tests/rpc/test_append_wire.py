@@ -44,7 +44,7 @@ def table_of(count):
 def seen(row):
     table = row.table
     if table is None:
-        return (row.topics, str(row.error))
+        return (row.topics, [str(more.refusal) for more in row.more])
     columns = (bytes(table.records), table.sizes.tobytes(), table.key_counts.tobytes(), table.crc32)
     return (row.topics, row.queue_ids, row.sequences, columns)
 
