@@ -376,14 +376,15 @@ async def test_agreements_outlive_a_restart(brokers, refused, failing, tmp_path,
 async def test_a_call_to_prepare_that_comes_late_takes_nothing_from_a_later_one(brokers, tmp_path):
     attempts = await brokers.stage_all("b")
     home = sink_pb.SinkHome(broker_name="a", broker_names=NAMES)
-    # The home repeats a commit while the first call to prepare is still under way.
+    # The home repeats a commit while the first call to prepare is still under way; nobody asks it,
+    # because it knows of neither here.
+    brokers.addresses["a"] = SILENT
     for decision_id in (2, 1):
         await brokers["b"].sinks.PrepareBatch(
             sink_pb.PrepareBatchRequest(
                 query_id="q", home=home, decision_id=decision_id, attempts=attempts
             )
         )
-        brokers.addresses["a"] = SILENT
     await brokers.stop("b")
     for path in (tmp_path / "b" / "config").glob("batchTransactions.json*"):
         path.unlink()
