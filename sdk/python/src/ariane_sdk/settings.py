@@ -109,7 +109,7 @@ class ProducerSettings:
     queue_choice: Literal["round_robin", "least_latency"] = "round_robin"
     """Where messages without a given queue go: "round_robin", or "least_latency", which avoids
     brokers that were slow or failed."""
-    spread_count: int = 24
+    spread_count: int = 32
     """Number of messages without a given queue after which the next queue takes over, so that all
     consumers of a group get some of the messages that are sent together. A batch or table is
     divided into equal shares of at least this many. Of many in a row, and while as many are under

@@ -8,7 +8,7 @@ The rule, for small messages:
    work in turn. So that is then sent in two halves, and the broker works on one while the client
    makes the other.
 3. Beside one call in flight another is sent as soon as half as much waits for it.
-4. A second call must be worth its price: it has 24 messages a row, or each topic gets more and
+4. A second call must be worth its price: it has 16 messages a row, or each topic gets more and
    smaller rows; or it has so many rows of one message that they hardly get smaller. And where each
    answer waits for the disk or a replica there is none: two calls would wait for twice as many
    flushes.
@@ -37,7 +37,7 @@ LARGE_CALL_BYTES: Final = 256 << 10
 SMALL_CALLS_MAX: Final = 2
 """Small calls at the same time: one that the broker works on, and one that is made meanwhile."""
 
-ROW_COUNT_MIN: Final = 24
+ROW_COUNT_MIN: Final = 16
 """In rows of so many messages each, a second call is worth its price."""
 
 
