@@ -65,14 +65,16 @@ class IdRun(NamedTuple):
 class UniqueIds:
     """New unique ids; their digits, hashes and sums are made on first use."""
 
-    __slots__ = ("_runs",)
+    __slots__ = ("_count", "_runs", "_texts")
 
     def __init__(self, runs: Sequence[IdRun]) -> None:
         """Take ids, run after run; usually there is one run."""
         self._runs = runs
+        self._count = sum([end - begin for _, begin, end in runs])
+        self._texts: list[str] | None = None
 
     def __len__(self) -> int:
-        return sum([end - begin for _, begin, end in self._runs])
+        return self._count
 
     @property
     def digit_count(self) -> int:
@@ -128,13 +130,16 @@ class UniqueIds:
         return UniqueIds(runs)
 
     def texts(self) -> list[str]:
-        """The ids as texts."""
-        if len(self) < _FEW:
-            return [
-                f"{stamp}{counter:04X}"
-                for stamp, begin, end in self._runs
-                for counter in range(begin, end)
-            ]
+        """The ids as texts; not to be changed."""
+        if self._count < _FEW:
+            if self._texts is None:
+                # A sender needs those of a small call twice, for its records and for its results.
+                self._texts = [
+                    f"{stamp}{counter:04X}"
+                    for stamp, begin, end in self._runs
+                    for counter in range(begin, end)
+                ]
+            return self._texts
         width = self.digit_count
         text = self.digits.tobytes().decode("ascii")
         return [text[start : start + width] for start in range(0, len(text), width)]

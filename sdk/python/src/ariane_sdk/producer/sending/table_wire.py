@@ -219,7 +219,8 @@ def settle_rows(
     sizes: Sequence[int] = () if encoded is None else encoded.sizes
     ids = [] if sent.unique_ids is None else sent.unique_ids.texts()
     level = _LEVELS[result.acknowledged_level]
-    store_timestamp_ms = result.store_time.ToMilliseconds()
+    stored_at = result.store_time
+    store_timestamp_ms = stored_at.seconds * 1000 + stored_at.nanos // 1_000_000
     refused: list[tuple[Row, CallError]] = []
     begin = record = 0
     for place, (row, count) in enumerate(zip(sent.rows, counts, strict=True)):
