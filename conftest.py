@@ -31,7 +31,7 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 # How long an example takes, or making one, says how busy the machine is.
 settings.register_profile("ariane", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile(
-    "quick", settings.get_profile("ariane"), derandomize=True, max_examples=40
+    "quick", settings.get_profile("ariane"), derandomize=True, max_examples=30
 )
 
 # What collecting makes lives until the end of the run: looking through it again and again for
