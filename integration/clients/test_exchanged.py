@@ -16,6 +16,7 @@ from ariane_namesrv.settings import NamesrvSettings
 from ariane_sdk import ClusterClient, MessageQueue, QueueReader
 from ariane_servicekit import Address, serving
 from ariane_testkit.free_ports import free_port
+from ariane_testkit.small_store import SMALL_STORE_SETTINGS
 
 TOPIC = "moved"
 
@@ -54,13 +55,7 @@ async def test_who_has_taken_over_an_address_gets_nothing_of_another(language, c
                     listen=Address("127.0.0.1", port),
                     name_servers=(name_server if clusters[place] == "one" else elsewhere,),
                     store_path=tmp_path / f"{place}",
-                    segment_bytes=6 << 20,
-                    index_slots=1000,
-                    index_items=4000,
-                    grace_s=0.1,
-                    disk_clean_ratio=0.97,
-                    disk_force_ratio=0.98,
-                    disk_refuse_ratio=0.99,
+                    **SMALL_STORE_SETTINGS,
                 )
                 await stack.enter_async_context(serving(settings, compose))
             yield

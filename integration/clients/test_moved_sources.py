@@ -15,6 +15,7 @@ from ariane_namesrv.app import NamesrvApp
 from ariane_namesrv.settings import NamesrvSettings
 from ariane_sdk import ClusterClient
 from ariane_servicekit import Address, serving
+from ariane_testkit.small_store import SMALL_STORE_SETTINGS
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -51,13 +52,7 @@ async def test_name_servers_move_and_are_found_by_a_file_and_by_dns(language, tm
             listen=Address("127.0.0.1", 0),
             name_servers=(goes, stays),
             store_path=tmp_path / "store",
-            segment_bytes=6 << 20,
-            index_slots=1000,
-            index_items=4000,
-            grace_s=0.1,
-            disk_clean_ratio=0.97,
-            disk_force_ratio=0.98,
-            disk_refuse_ratio=0.99,
+            **SMALL_STORE_SETTINGS,
         )
         await stack.enter_async_context(serving(settings, compose))
         worker = stack.enter_context(Worker(language))

@@ -20,6 +20,7 @@ from ariane_sdk.net.connections import Connections
 from ariane_sdk.security import BROKER_KINDS, Expected
 from ariane_servicekit import Address, serving
 from ariane_testkit.free_ports import free_port
+from ariane_testkit.small_store import SMALL_STORE_SETTINGS
 
 ECHO = "/test.Echo/Echo"
 NOBODY = object()
@@ -106,13 +107,7 @@ async def test_two_brokers_that_have_exchanged_their_addresses_keep_their_messag
                     listen=Address("127.0.0.1", port),
                     name_servers=(name_server,),
                     store_path=tmp_path / name,
-                    segment_bytes=6 << 20,
-                    index_slots=1000,
-                    index_items=4000,
-                    grace_s=0.1,
-                    disk_clean_ratio=0.97,
-                    disk_force_ratio=0.98,
-                    disk_refuse_ratio=0.99,
+                    **SMALL_STORE_SETTINGS,
                 )
                 await stack.enter_async_context(serving(settings, compose))
             yield

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 SMALL_STORE: Final = (
     *("--segment-bytes", str(64 << 20)),
@@ -14,3 +14,14 @@ SMALL_STORE: Final = (
     *("--disk-force-ratio", "0.98"),
     *("--disk-refuse-ratio", "0.99"),
 )
+
+SMALL_STORE_SETTINGS: Final[dict[str, Any]] = {
+    "segment_bytes": 6 << 20,
+    "index_slots": 1000,
+    "index_items": 4000,
+    "grace_s": 0.1,
+    "disk_clean_ratio": 0.97,
+    "disk_force_ratio": 0.98,
+    "disk_refuse_ratio": 0.99,
+}
+"""Likewise, as settings of a broker that a test composes itself; it also ends at once."""
