@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from ariane_broker.append.append import _RowByRow
 from ariane_broker.errors.public_errors import flush_unconfirmed
 from ariane_record import ProducerSequence
+from ariane_record.encoding.block import RECORD_CRCS_COUNT_MIN
 from ariane_servicekit import ServiceError
 from ariane_storage.errors import StorageError
 from services.broker.tests.append_side import (
@@ -211,3 +212,11 @@ async def test_a_disk_that_fails_halfway_acknowledges_none_and_leaves_whole_reco
     assert after.damage == ()
     assert after.queue_bounds("a", 0)[1] >= 3
     after.close()
+
+
+def test_long_rows_are_appended_one_by_one(side):
+    """Their records have one size, and their sums, which a table of several rows cannot use."""
+    rows = [wire("a", number, [b"x"] * RECORD_CRCS_COUNT_MIN) for number in range(2)]
+    assert not was_at_once(side, rows)
+    rows[0] = wire("a", 0, [b"x"] * (RECORD_CRCS_COUNT_MIN - 1))
+    assert was_at_once(side, rows)

@@ -49,10 +49,12 @@ def test_records_stay_in_pieces_until_somebody_asks_for_them():
     assert len(joined.pieces) == 1
 
 
-def test_sums_of_records_are_those_of_one_row():
-    many = encoded(200)
+def test_a_joined_table_has_sums_of_records_if_all_tables_have_them():
+    many, few = encoded(200), encoded(1)
     assert RecordTable.joined([many]).record_crcs is many.record_crcs is not None
-    assert RecordTable.joined([many, many]).record_crcs is None
+    rows = RecordTable.joined([many, many]).rows()
+    assert [row.record_crcs.tolist() for row in rows] == [many.record_crcs.tolist()] * 2
+    assert RecordTable.joined([many, few]).record_crcs is None
 
 
 @pytest.mark.parametrize("count", [1, 200])

@@ -84,6 +84,22 @@ async def test_messages_sent_together_later_are_spread_too(jobs_world):
             assert max(counts.values()) - min(counts.values()) <= SHARE * round_count
 
 
+async def test_a_queue_gets_as_many_in_its_turn_as_are_under_way(jobs_world):
+    broker = jobs_world.brokers["broker-a"]
+    goes_on = asyncio.Event()
+    broker.script.append(goes_on)
+    async with Producer(jobs_world.name_servers) as producer:
+        await producer.route("jobs")
+        first = asyncio.create_task(gathered(producer, jobs()))
+        await broker.wait_called(1)
+        second = asyncio.create_task(gathered(producer, jobs()))
+        await asyncio.sleep(0)
+        goes_on.set()
+        await asyncio.gather(first, second)
+
+    assert [len(call.rows) for call in broker.calls] == [QUEUES, 1]
+
+
 @pytest.mark.parametrize("send", [gathered, in_a_batch])
 @pytest.mark.parametrize(
     "fields", [{"keys": ("k",)}, {"delay_level": 1}], ids=["with keys", "delayed"]

@@ -88,13 +88,14 @@ class RecordTable:
     def joined(cls, tables: Sequence[Self]) -> Self:
         """The rows of some tables in one, without a copy of their records.
 
-        Without the sums of records: a broker uses those of tables of one row only.
+        With the sums of records, if all tables have them.
         """
         if len(tables) == 1:
             return tables[0]
         crc = 0
         for table in tables:
             crc = shifted(crc, table.size_bytes) ^ table.crc32
+        sums = [table.record_crcs for table in tables if table.record_crcs is not None]
         return cls(
             topics=[topic for table in tables for topic in table.topics],
             counts=[count for table in tables for count in table.counts],
@@ -104,6 +105,7 @@ class RecordTable:
             key_counts=np.concatenate([table.key_counts for table in tables]),
             key_hashes=np.concatenate([table.key_hashes for table in tables]),
             crc32=crc,
+            record_crcs=np.concatenate(sums) if len(sums) == len(tables) else None,
         )
 
     def __len__(self) -> int:

@@ -39,6 +39,10 @@ ROWS_PER_CALL_MAX: Final = 4096
 """Brokers accept no more rows in one call."""
 
 
+SHARE_MAX: Final = 512
+"""The most messages for any queue that a queue gets in its turn."""
+
+
 class Waiting(NamedTuple):
     """What could be sent now."""
 
@@ -74,9 +78,12 @@ class Accumulator:
         self._line: deque[Row] = deque()
         self._on_row = on_row
         self._request_bytes_max = request_bytes_max
+        self.in_flight_count = 0
+        """How many messages are under way to the broker; whoever takes and sends rows sets it."""
 
-    def __bool__(self) -> bool:
-        return bool(self._line)
+    def __len__(self) -> int:
+        """Number of rows."""
+        return len(self._line)
 
     def add(self, row: Row) -> None:
         """Add a new row behind all others; it may grow until it is taken."""
@@ -226,7 +233,8 @@ class OpenRows:
     ) -> Row:
         """Return the row that takes a message for any queue.
 
-        Queues take turns: each gets ``spread_count`` messages, then the next one.
+        Queues take turns: each gets ``spread_count`` messages, then the next one; or as many as are
+        under way, so that calls of many messages have few rows.
 
         Raises:
             TopicRefused: No broker takes messages for the topic.
@@ -260,7 +268,9 @@ class OpenRows:
             row = self._open(info, queue, info.choose_queue, kind, demand)
             info.open_rows[key] = row
         if info.queue_count > 1:
-            row.count_max = len(row.messages) + self._spread_count
+            in_flight_count = self._accumulators[queue.broker_name].in_flight_count
+            share = max(self._spread_count, min(in_flight_count, SHARE_MAX))
+            row.count_max = len(row.messages) + share
         return row
 
     def for_queue(

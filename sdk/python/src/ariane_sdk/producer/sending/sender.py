@@ -13,7 +13,8 @@ The rule, for small messages:
    answer waits for the disk or a replica there is none: two calls would wait for twice as many
    flushes.
 
-Where 256 KiB wait, the bytes are the main cost: such calls are sent beside one another.
+Where 256 KiB wait, the bytes are the main cost: such calls are sent beside one another, and twice
+as many go in two halves.
 """
 
 from __future__ import annotations
@@ -121,7 +122,6 @@ class Sender:
         """The accumulator."""
         self._queues_in_flight: set[MessageQueue] = set()
         self._calls_in_flight = 0
-        self._count_in_flight = 0
         self._in_step = False
         self._closed = False
         self._sending_soon: asyncio.Handle | None = None
@@ -165,23 +165,27 @@ class Sender:
             return 0
         overlaps = self._large_calls_max >= SMALL_CALLS_MAX and not self.answers_late
         if self.idle:
-            halves = overlaps and self._in_step and not self._calls_in_flight
-            return self._half() if halves else EVERYTHING
+            many = self._in_step or len(self.rows) > 1
+            return self._half() if many and overlaps and not self._calls_in_flight else EVERYTHING
         waiting = self.rows.waiting(self._queues_in_flight)
         if waiting.size_bytes >= LARGE_CALL_BYTES or (
             overlaps
             and self._calls_in_flight < SMALL_CALLS_MAX
-            and waiting.message_count >= self._count_in_flight // 2
+            and waiting.message_count >= self.rows.in_flight_count // 2
             and is_worth_a_call(waiting.message_count, waiting.row_count)
         ):
             return EVERYTHING
         return 0
 
     def _half(self) -> int:
-        """Half of the messages that wait, if that is worth a call; else all."""
+        """Half of the messages that wait, if client and broker share the work so; else all."""
         waiting = self.rows.waiting(frozenset())
         half = (waiting.message_count + 1) // 2
-        return half if is_worth_a_call(half, waiting.row_count // 2) else EVERYTHING
+        if self._in_step:
+            is_cut = is_worth_a_call(half, waiting.row_count // 2)
+        else:
+            is_cut = waiting.size_bytes >= 2 * LARGE_CALL_BYTES
+        return half if is_cut else EVERYTHING
 
     def _send(self, taken: Taken) -> None:
         """Send rows as one call, and hold their queues while it is in flight."""
@@ -192,7 +196,7 @@ class Sender:
         count = sum([row.count for row in rows])
         self._queues_in_flight |= queues
         self._calls_in_flight += 1
-        self._count_in_flight += count
+        self.rows.in_flight_count += count
         self._send_call(AppendCall(self.broker_name, self._over, rows, queues, count))
 
     def _wake_up_at(self, next_s: float, now_s: float) -> None:
@@ -205,7 +209,7 @@ class Sender:
     def _over(self, call: AppendCall) -> None:
         """End a call. Senders that got their outcome send again before the next call is made."""
         self._calls_in_flight -= 1
-        self._count_in_flight -= call.count
+        self.rows.in_flight_count -= call.count
         # Whether everybody has waited for this one answer.
         everybody = not self._calls_in_flight and not self.rows
         self._in_step = everybody and call.count >= ROW_COUNT_MIN
