@@ -123,8 +123,8 @@ class AppendTable(_message.Message):
     record_crc32s: _builtins.bytes
     """CRC-32 of each record as it came, without its last 20 bytes (the property `__CRC32#`):
     n x fixed32. With it the broker computes the checksums of all records at once instead of one by
-    one. May be absent; used in a table of one row, where it is worth its bytes from about 128
-    records on.
+    one. May be absent; used where rows have 128 records or more on average: for fewer it is not
+    worth its bytes.
     """
     delay_levels: _builtins.bytes
     """Delivers the records of a row after the delay of a level, from 1 (1 s) to 18 (2 h), 0 for none:
