@@ -1,5 +1,6 @@
 """What a listener has done, by topic, for operators."""
 
+import asyncio
 from contextlib import nullcontext
 from types import SimpleNamespace
 
@@ -65,6 +66,12 @@ async def test_what_is_done_and_what_failed_is_told_with_rates_and_times(clock, 
 async def test_a_wish_to_be_held_is_no_failure(counts, deliver):
     await deliver(messages(3), error=ConsumptionHeld(5, "a dependency is down"))
     assert counts.facts()["consumed.orders.failed"] == "0"
+
+
+async def test_a_call_that_was_cancelled_has_done_nothing(counts, deliver):
+    await deliver(messages(3), error=asyncio.CancelledError())
+    await deliver(messages(2))
+    assert counts.facts()["consumed.orders.done"] == "2"
 
 
 async def test_rates_are_of_the_last_minute_and_counts_of_all(clock, counts, deliver):

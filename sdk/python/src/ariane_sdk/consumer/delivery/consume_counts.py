@@ -38,15 +38,20 @@ class _Topic:
     """When the present window began."""
     first_s: float
     """When the older one began, or the counting."""
-    total: _Counts = field(default_factory=_Counts)
+    earlier: _Counts = field(default_factory=_Counts)
+    """Of all windows before the present one."""
     before: _Counts = field(default_factory=_Counts)
+    """Of the older window."""
     now: _Counts = field(default_factory=_Counts)
+    """Of the present one."""
 
     def turn(self, now_s: float) -> None:
         """Begin another window where it is time."""
         if now_s - self.begun_s < WINDOW_S:
             return
         late = now_s - self.begun_s >= 2 * WINDOW_S
+        self.earlier.done_count += self.now.done_count
+        self.earlier.failed_count += self.now.failed_count
         self.before = _Counts() if late else self.now
         self.first_s = now_s - WINDOW_S if late else self.begun_s
         self.now, self.begun_s = _Counts(), now_s
@@ -60,24 +65,36 @@ class ConsumeCounts:
         self._topics: dict[str, _Topic] = {}
 
     def around(self, deliver: Deliver) -> Deliver:
-        """The same delivery, counted."""
+        """The same delivery, counted; a call that was cancelled has done nothing."""
+        monotonic_s, topics = self._monotonic_s, self._topics
 
         async def counted(messages: Sequence[ReceivedMessage]) -> None:
-            begun_s = self._monotonic_s()
-            failed_count = 0
+            begun_s = monotonic_s()
             try:
                 await deliver(messages)
             except Exception as error:
                 failed = failed_messages(messages, error)
                 failed_count = 0 if failed.hold is not None else len(failed.messages)
+                self._note(messages, failed_count, begun_s, monotonic_s())
                 raise
-            finally:
-                self._note(messages, failed_count, begun_s)
+            now_s = monotonic_s()
+            topic = topics.get(messages[0].topic)
+            if topic is None or now_s - topic.begun_s >= WINDOW_S:
+                self._note(messages, 0, begun_s, now_s)
+            else:  # Often with a call for each message: nothing is called for it.
+                counts = topic.now
+                counts.done_count += len(messages)
+                counts.busy_s += now_s - begun_s
 
         return counted
 
-    def _note(self, messages: Sequence[ReceivedMessage], failed_count: int, begun_s: float) -> None:
-        now_s = self._monotonic_s()
+    def _note(
+        self,
+        messages: Sequence[ReceivedMessage],
+        failed_count: int,
+        begun_s: float,
+        now_s: float,
+    ) -> None:
         name = messages[0].topic
         topic = self._topics.get(name)
         if topic is None:
@@ -85,10 +102,10 @@ class ConsumeCounts:
                 return
             topic = self._topics[name] = _Topic(begun_s, begun_s)
         topic.turn(now_s)
-        for counts in topic.total, topic.now:
-            counts.done_count += len(messages) - failed_count
-            counts.failed_count += failed_count
-            counts.busy_s += now_s - begun_s
+        counts = topic.now
+        counts.done_count += len(messages) - failed_count
+        counts.failed_count += failed_count
+        counts.busy_s += now_s - begun_s
 
     def facts(self) -> Mapping[str, str]:
         """All of it, in words of operators."""
@@ -102,8 +119,8 @@ class ConsumeCounts:
             failed_count = sum(each.failed_count for each in recent)
             busy_s = sum(each.busy_s for each in recent)
             told |= {
-                f"consumed.{name}.done": str(topic.total.done_count),
-                f"consumed.{name}.failed": str(topic.total.failed_count),
+                f"consumed.{name}.done": str(topic.earlier.done_count + topic.now.done_count),
+                f"consumed.{name}.failed": str(topic.earlier.failed_count + topic.now.failed_count),
                 f"consumed.{name}.done_per_second": f"{done_count / span_s:.2f}",
                 f"consumed.{name}.failed_per_second": f"{failed_count / span_s:.2f}",
             }

@@ -266,7 +266,9 @@ class QueueWork:
         for begin in range(0, len(messages), size):
             # If the queue is given up here, the messages before this one are finished.
             delivery.done_count = begin
-            if not await self._wait_free():
+            if self._holding.any:
+                await self._wait_free()
+            if self._released.is_set():
                 return False
             batch = messages[begin : begin + size]
             try:
