@@ -14,41 +14,8 @@ from pyspark.sql.streaming.datasource import (
 
 from ariane_sdk.errors import RouteNotFound, ServiceUnavailable
 from ariane_spark.errors import DataLost, OptionIllegal
-from ariane_spark.options.option_table import Use
-from ariane_spark.options.options import read_options
-from ariane_spark.records.columns import Projection, message_schema
-from ariane_spark.source.stream_reader import ArianeStreamReader
 
-PROJECTION = Projection.of(message_schema(["queueOffset"]))
 ALL = ReadAllAvailable()
-
-
-class Clock:
-    def __init__(self):
-        self.now = 100.0
-
-    def __call__(self):
-        return self.now
-
-
-@pytest.fixture
-def clock():
-    return Clock()
-
-
-def never(seconds):
-    raise AssertionError("nothing is to be waited for")
-
-
-@pytest.fixture
-def reader_with(connect, clock):
-    def make(sleep=never, **given):
-        given = {"endpoints": "n:1", "topic": "orders", "offsetCacheMs": "0", **given}
-        given = {name: value for name, value in given.items() if value is not None}
-        options = read_options(given, Use.STREAM_READ)
-        return ArianeStreamReader(options, PROJECTION, connect, clock, sleep)
-
-    return make
 
 
 def offsets(**by_broker):
@@ -436,61 +403,3 @@ def test_topics_by_pattern_come_while_the_query_runs(cluster, reader_with):
     read = {(part.queue.topic, part.begin, part.end) for part in parts}
     assert read == {("orders-eu", 0, 3), ("orders-us", 0, 2)}
     assert reader.latestOffset(second, ALL) is second
-
-
-@pytest.fixture
-def cut(cluster):
-    """A queue that was read up to 10, has lost all from 6 on, and has got 9 others since."""
-    queue = cluster.add("orders", "broker-a", 0, 10)
-    cluster.log_epoch = 1
-    reached = {"orders": {"broker-a": {"0": 10, "logEpoch": 1}}}
-    cluster.add("orders", "broker-a", 0, 5)
-    cluster.log_epoch, cluster.kept_ends[queue] = 2, 6
-    return reached
-
-
-def test_a_checkpoint_says_in_which_epoch_its_positions_were_learnt(cluster, reader_with):
-    cluster.add("orders", "broker-a", 0, 10)
-    cluster.log_epoch = 7
-    reader = reader_with(startingOffsets="earliest")
-    start = through_spark(reader.initialOffset())
-    end = through_spark(reader.latestOffset(start, ALL))
-    assert start == {"orders": {"broker-a": {"0": 0, "logEpoch": 7}}}
-    assert end == {"orders": {"broker-a": {"0": 10, "logEpoch": 7}}}
-    assert [p.log_epoch for each in reader.partitions(start, end) for p in each.ranges] == [7]
-    # A stop in order changes nothing, and is no progress.
-    cluster.log_epoch = 8
-    assert reader.latestOffset(end, ALL) is end
-
-
-def test_a_queue_that_lost_its_end_and_has_grown_again_is_a_loss(cut, reader_with):
-    with pytest.raises(DataLost, match=r"was at 10.* up to 6 only"):
-        reader_with().latestOffset(cut, ALL)
-
-
-@pytest.mark.parametrize("fails", ["true", "false"])
-@pytest.mark.parametrize("available_now", [False, True])
-def test_what_a_new_primary_hides_at_first_is_no_loss(
-    cluster, reader_with, caplog, fails, available_now
-):
-    queue = cluster.add("orders", "broker-a", 0, 12)
-    cluster.log_epoch, cluster.kept_ends[queue], cluster.told_ends[queue] = 2, 12, 7
-    reached = {"orders": {"broker-a": {"0": 10, "logEpoch": 1}}}
-    reader = reader_with(failOnDataLoss=fails)
-    if available_now:
-        reader.prepareForTriggerAvailableNow()
-    end = through_spark(reader.latestOffset(reached, ALL))
-    assert end == {"orders": {"broker-a": {"0": 12, "logEpoch": 2}}}
-    assert ranges(reader, reached, end) == [("broker-a", 10, 12)]
-    assert reader.latestOffset(end, ALL) is end
-    assert caplog.text == ""
-
-
-def test_a_loss_that_is_accepted_is_said_once_and_gone_on_from(cut, reader_with, caplog):
-    reader = reader_with(failOnDataLoss="false")
-    end = {"orders": {"broker-a": {"0": 15, "logEpoch": 2}}}
-    for _ in range(3):
-        assert reader.latestOffset(cut, ALL) == end
-    assert caplog.text.count("up to 6 only") == 1
-    # What came in place of what was lost is read, too.
-    assert ranges(reader, cut, end) == [("broker-a", 6, 15)]

@@ -23,7 +23,7 @@ from ariane_sdk.errors import (
 )
 from ariane_spark.calls.cluster import Cluster, Connect, Fetch
 from ariane_spark.calls.connection import connect_once
-from ariane_spark.calls.repetition import WARM_UP_WAIT_S, WARM_UP_WAITS_MAX
+from ariane_spark.calls.repetition import WARM_UP_WAIT_S, WARM_UP_WAITS_MAX, Repetition
 from ariane_spark.errors import OptionIllegal
 from ariane_spark.options.options import ReadOptions
 from ariane_spark.positions.offsets import (
@@ -88,6 +88,7 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._connect = connect
         self._monotonic = monotonic
         self._sleep = sleep
+        self._repetition = Repetition(options.requests, sleep=sleep)
         self._loss = DataLossPolicy(fails=options.fail_on_data_loss)
         self._initial: OffsetsJson | None = None
         self._target: dict[MessageQueue, Bounds] | None = None
@@ -272,9 +273,14 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _end_of_old(self, place: QueueRange) -> QueueOffset | None:
         """The offset up to which a queue is unchanged since a position was read; None if all is."""
         fetch = Fetch.of(Detail.POSITIONS, self._options)
-        try:
+
+        def read() -> None:
             for _ in self._connect(self._options).read_range(place, fetch):
                 pass
+
+        try:
+            # The epoch is new: its primary may have taken over just now, or have handed over again.
+            self._repetition.ask(read)
         except QueueOffsetOutOfRange:
             return None  # Messages that retention has deleted are reported when they are read.
         except CallError as refusal:
