@@ -6,7 +6,9 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from ariane_sdk.errors import ServiceUnavailable
+from ariane_sdk.message_queue import MessageQueue
 from ariane_spark.errors import DataLost
+from ariane_spark.positions.offsets import Bounds, epochs_of
 
 ALL = ReadAllAvailable()
 
@@ -46,6 +48,32 @@ def test_a_checkpoint_says_in_which_epoch_its_positions_were_learnt(cluster, rea
     # A stop in order changes nothing, and is no progress.
     cluster.log_epoch = 8
     assert reader.latestOffset(end, ALL) is end
+
+
+def test_a_position_is_not_of_an_epoch_before_it(cluster, reader_with):
+    """A new primary says no epoch until all in sync know it; what it has is of no earlier one."""
+    queue = cluster.add("orders", "broker-a", 0, 10)
+    cluster.log_epoch = 1
+    reader = reader_with(startingOffsets="earliest")
+    start = through_spark(reader.latestOffset(through_spark(reader.initialOffset()), ALL))
+    cluster.add("orders", "broker-a", 0, 2)
+    cluster.log_epoch = 0
+    assert cluster.kept_ends.get(queue) is None
+    end = through_spark(reader.latestOffset(start, ALL))
+    assert end == {"orders": {"broker-a": {"0": 12}}}
+    assert reader.latestOffset(end, ALL) is end
+    cluster.log_epoch, cluster.kept_ends[queue] = 3, 10
+    assert ranges(reader, start, end) == [("broker-a", 10, 12)]
+
+
+def test_queues_of_different_epochs_are_of_none_that_both_know():
+    bounds = {
+        MessageQueue("orders", "broker-a", queue_id): Bounds(0, 5, 0, epoch)
+        for queue_id, epoch in enumerate((7, 7, 8))
+    }
+    assert epochs_of(bounds) == {("orders", "broker-a"): 0}
+    del bounds[MessageQueue("orders", "broker-a", 2)]
+    assert epochs_of(bounds) == {("orders", "broker-a"): 7}
 
 
 def test_a_queue_that_lost_its_end_and_has_grown_again_is_a_loss(cut, reader_with):

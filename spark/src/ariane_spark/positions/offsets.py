@@ -98,12 +98,16 @@ def to_json(
 
 
 def epochs_of(bounds: Mapping[MessageQueue, Bounds]) -> LogEpochs:
-    """The log epochs of bounds."""
-    return {
-        (queue.topic, queue.broker_name): kept.log_epoch
-        for queue, kept in bounds.items()
-        if kept.log_epoch
-    }
+    """The log epoch of each topic and broker in bounds; 0 where it is not known.
+
+    A new primary says none until all brokers in sync have heard of it. Of queues whose bounds were
+    asked for in different epochs no epoch is right.
+    """
+    epochs: LogEpochs = {}
+    for queue, kept in bounds.items():
+        name = (queue.topic, queue.broker_name)
+        epochs[name] = kept.log_epoch if epochs.get(name, kept.log_epoch) == kept.log_epoch else 0
+    return epochs
 
 
 def log_epochs_of(offsets: Mapping[str, Any]) -> LogEpochs:
