@@ -18,13 +18,14 @@ public final class Exchange {
   }
 
   private static final int STAMP_BYTES = 16;
-  private static final long BURST_NS = 1_000_000;
+  private static final int BURSTS_PER_S_MAX = 1000;
   private static final int SPREAD = 7919;
   private static final long SILENCE_S_MAX = 20;
 
   private final int count;
   private final int warmUpCount;
   private final int burstSize;
+  private final long burstNs;
   private final long delayMs;
   private final byte[] filling;
   private final long[] tookNs;
@@ -39,7 +40,9 @@ public final class Exchange {
   public Exchange(Asked asked) {
     count = asked.number("count");
     warmUpCount = asked.number("warm_up_count");
-    burstSize = (int) (asked.number("rate") * BURST_NS / 1_000_000_000);
+    int rate = asked.number("rate");
+    burstSize = Math.max(1, rate / BURSTS_PER_S_MAX);
+    burstNs = 1_000_000_000L * burstSize / rate;
     delayMs = asked.number("delay_ms");
     filling = new byte[asked.number("body_bytes") - STAMP_BYTES];
     for (int position = 0; position < filling.length; position++) {
@@ -57,7 +60,7 @@ public final class Exchange {
   /** A send of a body has its acknowledgement, which counts from when it was due. */
   public void acknowledged(byte[] body) {
     int number = (int) ByteBuffer.wrap(body).order(ByteOrder.LITTLE_ENDIAN).getLong(0);
-    answeredNs[number] = Math.max(System.nanoTime() - begin - number / burstSize * BURST_NS, 0);
+    answeredNs[number] = Math.max(System.nanoTime() - begin - number / burstSize * burstNs, 0);
     answered.countDown();
   }
 
@@ -87,7 +90,7 @@ public final class Exchange {
     begin = System.nanoTime() + 50_000_000;
     long late = 0;
     for (int burst = 0; burst < count / burstSize; burst++) {
-      long due = begin + burst * BURST_NS;
+      long due = begin + burst * burstNs;
       for (long rest = due - System.nanoTime(); rest > 0; rest = due - System.nanoTime()) {
         LockSupport.parkNanos(rest);
       }

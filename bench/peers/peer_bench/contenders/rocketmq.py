@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 from ariane_testkit.free_ports import free_port
@@ -95,11 +96,23 @@ def driver_of(home: Path, name_server: str, broker: str, *, json: bool = False) 
 
 @contextmanager
 def servers(
-    jars: str, home: Path, *, flush_mode: str, replicated: bool = False
+    jars: str,
+    home: Path,
+    *,
+    flush_mode: str,
+    replicated: bool = False,
+    settings: Mapping[str, Any] = MappingProxyType({}),
 ) -> Iterator[tuple[tuple[str, str], list[int]]]:
     """Run the servers; yields the addresses of name server and broker, and the process ids.
 
     A broker that is replicated acknowledges what its replica has, too.
+
+    Args:
+        jars: The class path.
+        home: Their folder; a broker goes on with the store that is there.
+        flush_mode: How a broker flushes, "async" or "sync".
+        replicated: Whether there is a replica.
+        settings: More settings of the brokers.
     """
     name_port = free_port()
     name_server = f"127.0.0.1:{name_port}"
@@ -107,6 +120,7 @@ def servers(
     shared = {
         "namesrvAddr": name_server,
         "flushDiskType": "SYNC_FLUSH" if flush_mode == "sync" else "ASYNC_FLUSH",
+        **settings,
     }
     with ExitStack() as stack:
 
