@@ -56,6 +56,7 @@ def measure(arguments: argparse.Namespace) -> None:
             shutil.rmtree(folder / "ours")
             cases, size_bytes = cases_of(arguments.groups), arguments.gib << 30
             theirs = folder / "rocketmq"
+            theirs.mkdir()
             for case, row in rocketmq.measure(theirs, size_bytes, cases, limits, arguments.seconds):
                 show(rocketmq.NAME, case, row)
 

@@ -27,6 +27,8 @@ from peer_bench.maven import class_path, driver_path
 NAME: Final = f"{rocketmq.NAME} {rocketmq.VERSION}"
 SETTINGS: Final = {"mapedFileSizeCommitLog": 256 << 20}
 FILL_S_MAX: Final = 600.0
+WARM_S: Final = 1.0
+"""So long messages of a case are not looked at: its listener has just got its queues."""
 WARM_UP: Final = Load("singles", "warm-up", 10_000, BODY_BYTES, rate=1000)
 """Live traffic before anything is measured, so that client and broker are compiled."""
 
@@ -62,7 +64,7 @@ def _measured(
     if case.groups:
         reader.ask("lag", topic=TOPIC, groups=case.groups, at_once=case.at_once)
         time.sleep(LAGGING_BEFORE_S)
-    live = Load("singles", LIVE, 0, BODY_BYTES, rate=LIVE_PER_S).for_seconds(seconds, 0.0)
+    live = Load("singles", LIVE, 0, BODY_BYTES, rate=LIVE_PER_S).for_seconds(seconds, WARM_S)
     before, begin_s = sum(map(read_bytes, pids)), time.monotonic()
     sent, heard = _exchange(driver, live)
     disk_bytes = sum(map(read_bytes, pids)) - before
