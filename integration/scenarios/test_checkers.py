@@ -117,7 +117,7 @@ class Broker:
             if check.transaction_id:
                 self._asked[check.transaction_id] += 1
                 said = client_pb.TransactionAnswer(
-                    transaction_id=check.transaction_id, unique_id=check.unique_id, outcome=answer
+                    transaction_id=check.transaction_id, outcome=answer
                 )
                 await call.write(client_pb.AttachRequest(transaction_answer=said))
 

@@ -243,7 +243,6 @@ func (p *TransactionProducer) listen(address, broker string) error {
 func (p *TransactionProducer) answer(ctx context.Context, check *brokerv1.TransactionCheck) (answer *brokerv1.TransactionAnswer) {
 	answer = &brokerv1.TransactionAnswer{
 		TransactionId: check.TransactionId,
-		UniqueId:      check.UniqueId,
 		Outcome:       Unknown.wire(),
 	}
 	if check.Message == nil {

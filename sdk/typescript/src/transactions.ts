@@ -185,8 +185,7 @@ export class TransactionProducer {
     } catch (error) {
       cause = causeOf(error); // The broker keeps it, and asks again.
     }
-    const { transactionId, uniqueId } = check;
-    const answer = { transactionId, uniqueId, outcome: OUTCOMES[outcome], cause };
+    const answer = { transactionId: check.transactionId, outcome: OUTCOMES[outcome], cause };
     return AttachRequest.fromPartial({ transactionAnswer: answer });
   }
 }

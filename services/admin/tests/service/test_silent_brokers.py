@@ -32,7 +32,6 @@ UNPAGED_LISTS = {
     "AlertService/ListAlertRules": "one rule for each figure that can be watched",
     "ClientService/GetClientState": "of one client",
     "ClusterService/DiagnoseCluster": "1,000 findings",
-    "ClusterService/GetBroker": "of one broker: its replicas",
     "DefinitionService/ExportDefinitions": "whole or not at all: one with holes looks whole",
     "FilterService/GetFilter": "of one version: the FilterServers that are silent",
     "GatewayKeyService/WatchGatewayKeys": "a stream: 5,000 keys at a time",

@@ -132,7 +132,7 @@ async def test_a_producer_is_asked_by_way_of_the_gateway_that_reaches_it(broker,
     asked = await second.hear()
     assert (asked.client_id, asked.transaction_check.unique_id) == ("a", "7")
     answer = client_pb.TransactionAnswer(
-        transaction_id="7", unique_id="7", outcome=client_pb.TRANSACTION_OUTCOME_COMMIT
+        transaction_id="7", outcome=client_pb.TRANSACTION_OUTCOME_COMMIT
     )
     await second.call.write(client_pb.AttachRequest(transaction_answer=answer, client_id="a"))
     checked = await asking

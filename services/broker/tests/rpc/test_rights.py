@@ -153,7 +153,6 @@ async def test_half_messages_go_to_those_who_may_send(running_closed, refused):
             client_pb.AttachRequest(
                 transaction_answer=client_pb.TransactionAnswer(
                     transaction_id="u1",
-                    unique_id="u1",
                     outcome=client_pb.TRANSACTION_OUTCOME_ROLLBACK,
                 )
             )
@@ -166,7 +165,6 @@ async def test_half_messages_go_to_those_who_may_send(running_closed, refused):
             client_pb.AttachRequest(
                 transaction_answer=client_pb.TransactionAnswer(
                     transaction_id="u1",
-                    unique_id="u1",
                     outcome=client_pb.TRANSACTION_OUTCOME_COMMIT,
                 )
             )

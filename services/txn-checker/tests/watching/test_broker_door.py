@@ -103,7 +103,6 @@ class RealSide:
                 if check.transaction_id and answer is not None:
                     said = client_pb.TransactionAnswer(
                         transaction_id=check.transaction_id,
-                        unique_id=check.unique_id,
                         outcome=int(answer),
                     )
                     await call.write(client_pb.AttachRequest(transaction_answer=said))

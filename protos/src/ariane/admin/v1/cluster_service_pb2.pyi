@@ -6,7 +6,6 @@ isort:skip_file
 from ariane.admin.v1 import silent_broker_pb2 as _silent_broker_pb2
 from ariane.broker.v1 import broker_service_pb2 as _broker_service_pb2
 from ariane.namesrv.v1 import route_pb2 as _route_pb2
-from ariane.replication.v1 import replica_pb2 as _replica_pb2
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import duration_pb2 as _duration_pb2
@@ -488,30 +487,18 @@ class GetBrokerResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     BROKER_FIELD_NUMBER: _builtins.int
-    REPLICA_SET_FIELD_NUMBER: _builtins.int
-    REPLICAS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def broker(self) -> Global___ClusterBroker:
         """The broker."""
-
-    @_builtins.property
-    def replica_set(self) -> _replica_pb2.ReplicaSet:
-        """The set that it belongs to; absent without replication."""
-
-    @_builtins.property
-    def replicas(self) -> _containers.RepeatedCompositeFieldContainer[_replica_pb2.ReplicaState]:
-        """The set's replicas as the primary sees them, by broker id."""
 
     def __init__(
         self,
         *,
         broker: Global___ClusterBroker | None = ...,
-        replica_set: _replica_pb2.ReplicaSet | None = ...,
-        replicas: _abc.Iterable[_replica_pb2.ReplicaState] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["broker", b"broker", "replica_set", b"replica_set"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["broker", b"broker"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker", b"broker", "replica_set", b"replica_set", "replicas", b"replicas"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker", b"broker"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

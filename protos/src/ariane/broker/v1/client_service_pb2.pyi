@@ -430,12 +430,9 @@ class TransactionAnswer(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     TRANSACTION_ID_FIELD_NUMBER: _builtins.int
-    UNIQUE_ID_FIELD_NUMBER: _builtins.int
     OUTCOME_FIELD_NUMBER: _builtins.int
     CAUSE_FIELD_NUMBER: _builtins.int
     transaction_id: _builtins.str
-    """From the check."""
-    unique_id: _builtins.str
     """From the check."""
     outcome: Global___TransactionOutcome.ValueType
     """What the producer knows."""
@@ -445,13 +442,12 @@ class TransactionAnswer(_message.Message):
         self,
         *,
         transaction_id: _builtins.str = ...,
-        unique_id: _builtins.str = ...,
         outcome: Global___TransactionOutcome.ValueType = ...,
         cause: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cause", b"cause", "outcome", b"outcome", "transaction_id", b"transaction_id", "unique_id", b"unique_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cause", b"cause", "outcome", b"outcome", "transaction_id", b"transaction_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -110,9 +110,7 @@ class Attachments:
     def ended(self, broker_name: str, client_id: str, transaction_id: str, *, commit: bool) -> None:
         """Answer a broker how a transaction ended."""
         outcome = TRANSACTION_OUTCOME_COMMIT if commit else TRANSACTION_OUTCOME_ROLLBACK
-        answer = TransactionAnswer(
-            transaction_id=transaction_id, unique_id=transaction_id, outcome=outcome
-        )
+        answer = TransactionAnswer(transaction_id=transaction_id, outcome=outcome)
         self._say(broker_name, AttachRequest(transaction_answer=answer, client_id=client_id))
 
     def state(

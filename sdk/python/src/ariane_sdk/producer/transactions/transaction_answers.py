@@ -159,7 +159,6 @@ class TransactionAnswers:
         if attachment is not None:
             answer = TransactionAnswer(
                 transaction_id=wire.transaction_id,
-                unique_id=wire.unique_id,
                 outcome=WIRE_OUTCOMES[outcome],
                 cause=cause[:CAUSE_LENGTH_MAX] if outcome is TransactionOutcome.UNKNOWN else "",
             )

@@ -212,7 +212,7 @@ public final class TransactionProducer implements AutoCloseable {
 
     private TransactionAnswer answer(TransactionCheck check) {
         TransactionAnswer.Builder answer = TransactionAnswer.newBuilder().setTransactionId(check.getTransactionId())
-                .setUniqueId(check.getUniqueId()).setOutcome(Outcome.UNKNOWN.wire);
+                .setOutcome(Outcome.UNKNOWN.wire);
         if (!check.hasMessage()) {
             return answer.setCause("the broker did not say the message").build();
         }
