@@ -9,6 +9,7 @@ from google.protobuf.duration_pb2 import Duration
 from ariane.broker.v1 import broker_service_pb2 as broker_pb
 from ariane.broker.v1 import client_service_pb2 as client_pb
 from ariane.broker.v1 import group_service_pb2 as group_pb
+from ariane.broker.v1 import offset_service_pb2 as offset_pb
 from ariane.broker.v1 import retry_service_pb2 as retry_pb
 from ariane.broker.v1 import topic_service_pb2 as topic_pb
 from ariane_record.decoding.columns import decode_columns
@@ -108,17 +109,39 @@ async def test_a_group_of_the_same_name_begins_anew(prepared):
     assert (await redrive(prepared)).redriven_count == 1
 
 
-async def test_nothing_of_it_is_read_from_the_log_later(running):
+async def test_a_group_of_the_same_name_is_no_stream_query(prepared):
+    async def stored(**fields):
+        offset = offset_pb.QueueConsumerOffset(topic=TOPIC, queue_offset=1)
+        await prepared.offsets.StoreConsumerOffsets(
+            offset_pb.StoreConsumerOffsetsRequest(consumer_group=GROUP, offsets=[offset], **fields)
+        )
+        request = offset_pb.ListConsumerLagsRequest(consumer_group=GROUP)
+        (lag,) = (await prepared.offsets.ListConsumerLags(request)).lags
+        return lag.stream_query.engine
+
+    assert await stored(stream_engine="Spark 4.3.0") == "Spark 4.3.0"
+    assert await stored() == "Spark 4.3.0"
+    await delete(prepared)
+    assert not await stored()
+
+
+@pytest.mark.parametrize("lost", ["nothing", "returnedMessages.json", "redrivenDeadLetters.json"])
+async def test_nothing_of_it_is_read_from_the_log_later(running, tmp_path, lost):
     async with running() as broker:
         await broker.create_topic(TOPIC)
         await broker.store(TOPIC, [b"failed", b"dead"])
         await live(broker)
+        assert (await redrive(broker)).redriven_count == 1
         await delete(broker)
+    for path in (tmp_path / "store" / "config").glob(f"{lost}*"):
+        path.unlink()
     async with running() as broker:
         assert {RETRY, DEAD}.isdisjoint(await topics(broker))
         await make_group(broker)
-        _, dead = await messages_of(broker, TOPIC)
+        failed, dead, *_ = await messages_of(broker, TOPIC)
+        assert not (await take_back(broker, failed)).duplicate
         assert not (await take_back(broker, dead, dead_letter=True)).duplicate
+        assert (await redrive(broker)).redriven_count == 1
 
 
 async def test_dead_letters_may_be_kept(prepared):

@@ -93,7 +93,7 @@ def test_a_group_made_anew_knows_nothing_of_old_receipts():
     machine = ReceiveMachine()
     machine.send(queue=QUEUE, groups=["a"])
     (out,) = machine.take(1, 38)
-    machine.table.forget_group(GROUP)
+    machine.log.forget(GROUP)
     machine.offsets.remove_group(GROUP)
     machine.model.unsure = True
     assert answer(machine, out, [0])

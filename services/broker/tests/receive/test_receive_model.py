@@ -139,7 +139,7 @@ class ReceiveMachine(RuleBasedStateMachine):
         for stretch in self.store.stretches(begin):
             self.table.replay(stretch.between(begin, self.store.max_offset))
         self.table.forget_lost(lambda queue: self.store.queue_end(*queue))
-        log = ReceiveLog(
+        log = self.log = ReceiveLog(
             broker_log(self.store, FlushedAtOnce(self.store)),
             self.table,
             self.offsets,

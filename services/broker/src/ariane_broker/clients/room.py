@@ -136,7 +136,7 @@ def _offset_deletion(
         state.groups,
         state.offsets,
         clients,
-        state.receiving,
+        state.receive_log,
         mark_changed=state.saved_offsets.mark_changed,
         save_states=log.log_states.save,
         save=state.saved_offsets.save,
@@ -219,8 +219,9 @@ def _call_for_state(log: LogRoom) -> None:
 
 
 async def _forget_group(state: StateRoom, log: LogRoom, consumer_group: str) -> None:
-    """Delete the offsets and locks of a deleted group."""
+    """Delete the offsets and locks of a deleted group, and its stream query."""
     state.locks.remove_group(consumer_group)
+    state.stream_queries.forget_group(consumer_group)
     await in_turns(log.statistics.forget_expired(groups=(consumer_group,)))
     if await in_turns(state.suspicions.remove_group(consumer_group)):
         state.saved_suspicions.mark_changed()

@@ -8,7 +8,7 @@ from dataclasses import KW_ONLY, dataclass
 from ariane_broker.clients.client_table import ClientTable
 from ariane_broker.errors.public_errors import group_in_use
 from ariane_broker.groups.group_changes import GroupChanges, check_user_group
-from ariane_broker.receive.in_hand.receive_table import ReceiveTable
+from ariane_broker.receive.in_hand.receive_log import ReceiveLog
 from ariane_broker.retry.redriven_table import RedrivenTable
 from ariane_broker.retry.return_table import ReturnTable
 from ariane_broker.topics.topic_changes import TopicChanges
@@ -41,7 +41,7 @@ class GroupDeletion:
     clients: ClientTable
     returns: ReturnTable
     redriven: RedrivenTable
-    receiving: ReceiveTable
+    receiving: ReceiveLog
     save_states: Callable[[], Awaitable[None]]
     """Saves the states of returns, of redriven letters and of messages in hand."""
 
@@ -50,6 +50,7 @@ class GroupDeletion:
 
         Raises:
             ServiceError: GROUP_NAME_ILLEGAL, GROUP_NOT_FOUND or GROUP_IN_USE.
+            StorageError: What it has in hand could not be forgotten.
         """
         check_user_group(consumer_group)
         members = self.clients.members(consumer_group)
@@ -63,7 +64,8 @@ class GroupDeletion:
         if not keep_dead_letters:
             await self.topics.delete_for_group(letters)
             await in_turns(self.redriven.forget_topic(letters))
-        self.receiving.forget_group(consumer_group)
+        self.receiving.forget(consumer_group)
+        await self.receiving.promised()
         # A new group of this name must not inherit state that the log has of this one.
         await self.save_states()
         await self.groups.delete(consumer_group)

@@ -10,7 +10,7 @@ from ariane_broker.errors.public_errors import group_in_use
 from ariane_broker.groups.consumer_groups import ConsumerGroups
 from ariane_broker.groups.consumer_offsets import ConsumerOffsets, GroupOffset
 from ariane_broker.groups.group_changes import check_user_group
-from ariane_broker.receive.in_hand.receive_table import ReceiveTable
+from ariane_broker.receive.in_hand.receive_log import ReceiveLog
 from ariane_servicekit import in_turns
 
 
@@ -21,7 +21,7 @@ class OffsetDeletion:
     groups: ConsumerGroups
     offsets: ConsumerOffsets
     clients: ClientTable
-    receiving: ReceiveTable
+    receiving: ReceiveLog
     _: KW_ONLY
     mark_changed: Callable[[], None]
     """Notes a change of offsets."""
@@ -48,6 +48,7 @@ class OffsetDeletion:
         Raises:
             ServiceError: GROUP_NAME_ILLEGAL, GROUP_NOT_FOUND, or GROUP_IN_USE while live members
                 subscribe to the topic; then nothing has changed.
+            StorageError: What it has in hand could not be forgotten; nothing has changed.
         """
         check_user_group(consumer_group)
         self.groups.get(consumer_group)
@@ -60,9 +61,10 @@ class OffsetDeletion:
         await self.save()
         self._refuse_in_use(consumer_group, topic)
         # A window raises the offset of its group: it goes first, and both before anybody comes.
-        self.receiving.forget_topic_of(consumer_group, topic)
+        self.receiving.forget(consumer_group, topic)
         self.offsets.remove_topic_of(consumer_group, topic)
         self.mark_changed()
+        await self.receiving.promised()
         await self.save_states()
         await self.save()
         await self.share()

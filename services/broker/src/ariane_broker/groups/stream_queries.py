@@ -44,6 +44,10 @@ class StreamQueries:
             del self._queries[next(iter(self._queries))]
         self._queries[consumer_group] = StreamQuery(engine, address, self._now_ms())
 
+    def forget_group(self, consumer_group: str) -> None:
+        """Forget the query of a deleted group."""
+        self._queries.pop(consumer_group, None)
+
     def find(self, consumer_group: str) -> StreamQuery | None:
         """The query that stored the group's offsets last; None if none did within a day."""
         query = self._queries.get(consumer_group)

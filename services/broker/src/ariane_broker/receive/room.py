@@ -17,7 +17,6 @@ from ariane_broker.receive.handing_out.attempts import Attempts
 from ariane_broker.receive.handing_out.hand_outs import HandOuts
 from ariane_broker.receive.handing_out.receiving import Receiving
 from ariane_broker.receive.handing_out.waiting_line import WaitingLines
-from ariane_broker.receive.in_hand.receive_log import ReceiveLog
 from ariane_broker.receive.in_hand.receive_table import ReceiveTable
 from ariane_broker.receive.in_hand.receive_time import ReceiveTime
 from ariane_broker.receive.settling import Settling
@@ -48,13 +47,7 @@ def receive_room(
 ) -> ReceiveRoom:
     """Build the parts that serve members which receive without owning queues."""
     store, table, clock = log.store, state.receiving, environment.clock
-    receive_log = ReceiveLog(
-        log.broker_log,
-        table,
-        state.offsets,
-        now_ms=clock.now_ms,
-        draw_bytes=environment.chance.randbytes,
-    )
+    receive_log = state.receive_log
     now_ms = ReceiveTime(receive_log, table, now_ms=clock.now_ms, monotonic=clock.monotonic).now_ms
     hand_outs = HandOuts(
         store,

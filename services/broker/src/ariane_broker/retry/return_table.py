@@ -13,9 +13,16 @@ from typing import Any, Final, NamedTuple
 
 from ariane_broker.log.derived.log_rows import records_where, text_begins
 from ariane_broker.log.derived.snapshots import Document, SnapshotState
-from ariane_broker.retry.failed_records import returned_record
+from ariane_broker.retry.failed_records import ReturnedRecord, returned_record
 from ariane_record import PropertyName, RecordFields
-from ariane_record.names import DEAD_LETTER_PREFIX, DELAY_TOPIC, RETRY_PREFIX, TIMER_TOPIC
+from ariane_record.names import (
+    DEAD_LETTER_PREFIX,
+    DELAY_TOPIC,
+    RETRY_PREFIX,
+    TIMER_TOPIC,
+    dead_letter_topic,
+    retry_topic,
+)
 from ariane_storage.config import DELAY_LEVELS_MS
 from ariane_storage.log.scan import Stretch
 
@@ -56,8 +63,17 @@ class ReturnTable(SnapshotState):
         now_ms: Callable[[], int],
         delay_levels_ms: tuple[int, ...] = DELAY_LEVELS_MS,
         return_count_max: int = RETURN_COUNT_MAX,
+        deleted_end: Callable[[str], int] = lambda _: 0,
     ) -> None:
-        """``now_ms`` is a clock whose jumps are doubted."""
+        """Know of no return.
+
+        Args:
+            now_ms: A clock whose jumps are doubted.
+            delay_levels_ms: The lengths of the delay levels.
+            return_count_max: How many returns are remembered.
+            deleted_end: What the log says of a topic below this offset is of an earlier one.
+        """
+        self._deleted_end = deleted_end
         self._now_ms = now_ms
         self._delay_levels_ms = delay_levels_ms
         self._return_count_max = return_count_max
@@ -112,7 +128,7 @@ class ReturnTable(SnapshotState):
         if PropertyName.REAL_TOPIC in fields.properties and fields.topic not in _WAITING_TOPICS:
             return  # A producer wrote this.
         record = returned_record(fields)
-        if record is None:
+        if record is None or fields.commit_log_offset < self._end_of_earlier(record):
             return
         due_ms = _due_ms(fields, self._delay_levels_ms, self._now_ms())
         known = self._returns.get((record.consumer_group, record.failed_offset))
@@ -122,6 +138,13 @@ class ReturnTable(SnapshotState):
             record.return_id, record.attempts, record.dead_letter, due_ms, fields.commit_log_offset
         )
         self.remember(record.consumer_group, record.failed_offset, returned)
+
+    def _end_of_earlier(self, record: ReturnedRecord) -> int:
+        """Returns below this commit-log offset are of an earlier group of the same name."""
+        end = self._deleted_end(retry_topic(record.consumer_group))
+        if not record.dead_letter:
+            return end
+        return max(end, self._deleted_end(dead_letter_topic(record.consumer_group)))
 
     def keep_topics(self, is_known_topic: Callable[[str], bool]) -> None:
         """Do nothing: a return from a topic that is gone is not repeated."""

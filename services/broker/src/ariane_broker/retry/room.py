@@ -44,7 +44,11 @@ def retry_room(
     """Build the retry room."""
     settings, clock = environment.settings, environment.clock
     # Copies that were parked while the clock is doubted are remembered by the believed time.
-    table = ReturnTable(now_ms=log.store.believed_ms, delay_levels_ms=settings.delay_levels_ms)
+    table = ReturnTable(
+        now_ms=log.store.believed_ms,
+        delay_levels_ms=settings.delay_levels_ms,
+        deleted_end=log.store.deleted_end,
+    )
     redriven = RedrivenTable(log.store.deleted_end)
     log.log_states.keep(table, return_table.FILE_NAME)
     log.log_states.keep(redriven, redriven_table.FILE_NAME)
@@ -79,7 +83,7 @@ def retry_room(
         clients=clients.table,
         returns=table,
         redriven=redriven,
-        receiving=state.receiving,
+        receiving=state.receive_log,
         save_states=log.log_states.save,
     )
     return RetryRoom(returns, redrive, deaths, deletion)

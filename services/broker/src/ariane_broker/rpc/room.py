@@ -12,7 +12,6 @@ from ariane_broker.consuming.operator_questions import OperatorQuestions
 from ariane_broker.delay.room import DelayRoom
 from ariane_broker.environment import Environment
 from ariane_broker.errors.store_errors import STORAGE_RULES
-from ariane_broker.groups.stream_queries import StreamQueries
 from ariane_broker.log.room import LogRoom
 from ariane_broker.naming.room import NamingRoom
 from ariane_broker.read.room import ReadRoom
@@ -91,7 +90,7 @@ def rpc_room(
             receive.standings,
             expired_counts=log.statistics.expired_counts,
             deletion=clients.offset_deletion,
-            queries=StreamQueries(now_ms=environment.clock.now_ms),
+            queries=state.stream_queries,
         ),
         "PullService": _pull_servicer(environment, state, log, clients, read, answers=answers),
         "QueryService": QueryServicer(read.query, answers=answers, broker_name=broker_name),

@@ -13,10 +13,12 @@ from ariane_broker.environment import Environment
 from ariane_broker.groups.consumer_groups import ConsumerGroups
 from ariane_broker.groups.consumer_offsets import ConsumerOffsets
 from ariane_broker.groups.queue_locks import QueueLocks
+from ariane_broker.groups.stream_queries import StreamQueries
 from ariane_broker.log import log_epochs
 from ariane_broker.log.log_epochs import LogEpochs
 from ariane_broker.log.room import LogRoom
 from ariane_broker.receive.in_hand import receive_table
+from ariane_broker.receive.in_hand.receive_log import ReceiveLog
 from ariane_broker.receive.in_hand.receive_table import ReceiveTable
 from ariane_broker.state.state_files import BrokerState, StateFiles
 from ariane_broker.topics.topic_table import TopicTable
@@ -40,6 +42,8 @@ class StateRoom:
     saved_suspicions: SavedState
     epochs: LogEpochs
     receiving: ReceiveTable
+    receive_log: ReceiveLog
+    stream_queries: StreamQueries
 
 
 def state_room(environment: Environment, log: LogRoom) -> StateRoom:
@@ -108,6 +112,20 @@ def state_room(environment: Environment, log: LogRoom) -> StateRoom:
         saved_suspicions,
         epochs,
         receiving,
+        _receive_log(environment, log, receiving, offsets),
+        StreamQueries(now_ms=now_ms),
+    )
+
+
+def _receive_log(
+    environment: Environment, log: LogRoom, receiving: ReceiveTable, offsets: ConsumerOffsets
+) -> ReceiveLog:
+    return ReceiveLog(
+        log.broker_log,
+        receiving,
+        offsets,
+        now_ms=environment.clock.now_ms,
+        draw_bytes=environment.chance.randbytes,
     )
 
 

@@ -17,6 +17,8 @@ The body of a record of the topic is events, one behind the other, little-endian
     FLOOR       the group stored an offset by itself                     that
     SECRET      the key that signs receipts is in the place of holder
     SHIFT       the clock was set: all times move by until_ms
+    FORGET      the group was deleted, or its offsets of the topic if one
+                is named: all before it is void
 
 The same function applies events while serving and after a restart: ``ReceiveTable.apply``.
 """
@@ -52,6 +54,7 @@ class EventKind(IntEnum):
     FLOOR = 5
     SECRET = 6
     SHIFT = 7
+    FORGET = 8
 
 
 class EventFlag(IntFlag):

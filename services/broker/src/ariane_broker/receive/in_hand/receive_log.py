@@ -66,6 +66,16 @@ class ReceiveLog:
         for event in events:
             self._table.apply(event)
 
+    def forget(self, group: str, topic: str = "") -> None:
+        """Forget what a group has in hand, of all topics or of one: it has begun nowhere there.
+
+        Raises:
+            StorageError: Nothing has changed.
+        """
+        known = self._table.of_group(group)
+        if any(topic in {"", queue.topic} for queue in known):
+            self.write([ReceiveEvent(EventKind.FORGET, group, QueueKey(topic, 0))])
+
     async def secured(self) -> None:
         """Ensure that the log has a confirmed secret: receipts stay valid at the next primary.
 

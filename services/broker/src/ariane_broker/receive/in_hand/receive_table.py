@@ -110,14 +110,23 @@ class ReceiveTable(SnapshotState):
         return max(self._last_serial + 1, now_ms * SERIALS_PER_MS)
 
     def apply(self, event: ReceiveEvent) -> None:
-        """Apply one change, in the order of the log."""
+        """Apply one change that was just written."""
+        window = self._apply(event)
+        if window is not None:
+            self.advance_consumer_offset(event.group, event.queue, window)
+
+    def _apply(self, event: ReceiveEvent) -> QueueWindow | None:
+        """Apply one change, in the order of the log; return its window, if it is of one."""
         self.change_count += 1
         if event.kind is EventKind.SECRET:
             self.secret = event.holder
-            return
+            return None
         if event.kind is EventKind.SHIFT:
             self._shift(event.until_ms)
-            return
+            return None
+        if event.kind is EventKind.FORGET:
+            self._forget_of(event.group, event.queue.topic)
+            return None
         group, queue = event.group, event.queue
         self.use(group, queue)
         windows = self._windows.setdefault(group, {})
@@ -129,18 +138,13 @@ class ReceiveTable(SnapshotState):
             begin = int(event.ranges[0, 0]) if len(event.ranges) else event.offset
             window = windows[queue] = QueueWindow(begin, self._offsets.reset_epoch(group, queue))
         self._change(window, event)
-        self.advance_consumer_offset(group, queue, window)
+        return window
 
-    def forget_group(self, group: str) -> None:
-        """Forget a deleted group."""
-        self.change_count += self._windows.pop(group, None) is not None
-
-    def forget_topic_of(self, group: str, topic: str) -> None:
-        """Forget what a group has in hand of one topic."""
+    def _forget_of(self, group: str, topic: str) -> None:
+        """Forget what a group has in hand, of one topic or, if it is empty, of all."""
         known = self._windows.pop(group, {})
-        if kept := {queue: known[queue] for queue in known if queue.topic != topic}:
+        if topic and (kept := {queue: known[queue] for queue in known if queue.topic != topic}):
             self._windows[group] = kept
-        self.change_count += len(kept) != len(known)
 
     def forget_topics(self, topics: Container[str]) -> Iterator[None]:
         """Forget deleted topics: later topics of the same names are others.
@@ -156,16 +160,16 @@ class ReceiveTable(SnapshotState):
     # As a state over the log.
 
     def replay(self, stretch: Stretch) -> None:
-        """Apply the events in a stretch of the log."""
+        """Apply the events in a stretch of the log; offsets wait for the last: ``forget_lost``."""
         for fields in records_where(stretch, is_of_topic(stretch, RECEIVE_TOPIC)):
             for event in decode_events(fields.body):
                 if fields.commit_log_offset >= self._deleted_end(event.queue.topic):
-                    self.apply(event)
+                    self._apply(event)
 
     def forget_lost(self, end_of: Callable[[QueueKey], int]) -> None:
         """Forget that messages behind the ends of their queues were received."""
         for group, queue, window in self._all():
-            # Of windows from the snapshot only now: those of deleted topics are gone.
+            # Only now: windows of topics and groups that were deleted later are gone.
             self.advance_consumer_offset(group, queue, window)
             end, known = end_of(queue), window.end
             if end < known:
