@@ -43,6 +43,8 @@ NOT_RUN = {
     r"^ariane spark ": "needs Java, and minutes: spark/pipelines/tests/ runs each once",
     r"^ariane broker ha elect ": "needs a set without a primary:"
     " integration/scenarios/replicas/test_failover.py makes one",
+    r"^ariane broker forget ": "needs a broker that has left:"
+    " services/admin/tests/commands/test_broker_forget_command.py has one",
     r"^ariane (group running|message consume-again) ": "needs a live member:"
     " services/admin/tests/commands/test_live_consumer_commands.py has one",
     r"^ariane client disconnect": "needs a live member:"

@@ -8,6 +8,7 @@ from contextlib import suppress
 
 import pytest
 
+from ariane_admin.terminal.exits import ExitStatus
 from ariane_sdk import (
     ClusterClient,
     Message,
@@ -192,6 +193,26 @@ async def test_a_group_is_not_new_at_a_broker_while_the_one_that_knows_it_is_awa
         async with life.consumer:
             found = await life.take(COUNT)
     assert sorted(found) == list(range(COUNT, 2 * COUNT))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+async def test_nobody_waits_for_a_broker_that_was_forgotten(
+    local_cluster, ariane, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(group_start, "AWAY_WAIT_S", 3600.0)
+    async with local_cluster(brokers=2) as cluster:
+        await ariane(cluster, "topic", "create", TOPIC, "--queues", "2")
+        forget = "broker", "forget", "broker-b", "--yes"
+        assert (await ariane(cluster, *forget))[0] == ExitStatus.REFUSED
+        await cluster.brokers[1].stop()
+        status, told = await ariane(cluster, *forget)
+        assert (status, told["not_told"]) == (0, [])
+        life = Pushed(cluster, tmp_path)
+        async with life.consumer:
+            await life.begin()
+            await send(cluster, 0)
+            assert sorted(await life.take(COUNT)) == list(range(COUNT))
 
 
 @pytest.mark.timeout(120)

@@ -119,6 +119,7 @@ _HINTS: Final[Mapping[str, str]] = {
     "QUEUE_ORDER_UNKNOWN": (
         "Ask another name server, or give this one the order (`ariane topic order --set`)."
     ),
+    "BROKER_ALIVE": "Stop the broker first, if it is not to come back; drain it before.",
     "EPOCH_FENCED": (
         "Wait until the set has its newer primary. If that takes longer than an election, the "
         'database is an old copy: see "The database is lost or moved" in '

@@ -252,7 +252,7 @@ async def test_a_broker_that_is_refused_is_told_of_until_it_is_let_in(start):
     assert reason == "SERVICE_BUSY"
     (told,) = (await server.brokers()).refused_brokers
     assert (told.identity.broker_name, told.identity.address) == ("broker-b", "127.0.0.1:2")
-    assert told.cause == "1 brokers are registered already"
+    assert told.cause == "as many brokers are registered as may be: 1"
     assert not (await server.brokers(cluster_name="c2")).refused_brokers
     await server.unregister()
     await server.register("broker-b", address="127.0.0.1:2")
@@ -379,6 +379,25 @@ async def test_maintenance_of_a_stranger_is_refused(start):
         name = type(request).__name__.removesuffix("Request")
         code, reason, _ = await refused(getattr(server.maintenance, name)(request))
         assert (code, reason) == (grpc.StatusCode.NOT_FOUND, "BROKER_NOT_REGISTERED")
+
+
+async def test_a_broker_that_does_not_come_back_is_forgotten(start):
+    server = await start()
+    forget = maintenance.ForgetBrokerRequest(broker_name="broker-b")
+    for name, address in ("broker-a", "127.0.0.1:1"), ("broker-b", "127.0.0.1:2"):
+        await server.register(name, ("orders", "bills"), address=address)
+    code, reason, metadata = await refused(server.maintenance.ForgetBroker(forget))
+    assert (code, reason) == (grpc.StatusCode.FAILED_PRECONDITION, "BROKER_ALIVE")
+    assert metadata["address"] == "127.0.0.1:2"
+    await server.unregister("broker-b")
+    assert list((await server.route()).away_broker_names) == ["broker-b"]
+    [away] = (await server.brokers()).away_brokers
+    assert (away.cluster_name, away.broker_name, away.topic_count) == ("c1", "broker-b", 2)
+    assert not (await server.brokers(cluster_name="c2")).away_brokers
+    assert (await server.maintenance.ForgetBroker(forget)).topic_count == 2
+    assert (await server.maintenance.ForgetBroker(forget)).topic_count == 0
+    assert not (await server.route()).away_broker_names
+    assert not (await server.brokers()).away_brokers
 
 
 async def test_every_service_is_healthy_and_answers_all_its_methods(start):

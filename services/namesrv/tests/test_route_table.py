@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from ariane_namesrv.registration import BrokerKey, Permission
-from ariane_namesrv.route_table import AWAY_S, RouteTable
+from ariane_namesrv.route_table import RouteTable
 from ariane_servicekit import ServiceError
 
 READ_WRITE = Permission.READ | Permission.WRITE
@@ -210,42 +210,6 @@ class TestSilence:
         table.heartbeat(KEY, "first", 1)
         [entry] = table.brokers()
         assert entry.heard_at_ms == begin_ms + 30_000
-
-
-class TestAway:
-    def test_who_has_left_is_named_until_it_is_back_or_a_day_has_passed(
-        self, table, registration, clock
-    ):
-        for name in ("broker-a", "broker-b", "broker-c"):
-            table.register(registration(name))
-        table.register(registration("broker-c", broker_id=1, port=1))
-        assert table.away("orders") == []
-        clock.advance(121)
-        table.expire()
-        for name in ("broker-d", "broker-e"):
-            table.register(registration(name))
-        table.unregister(BrokerKey("c1", "broker-d", 0), "first")
-        assert table.away("orders") == ["broker-a", "broker-b", "broker-c", "broker-d"]
-        assert table.away("bills") == []
-        table.register(registration("broker-b", ("bills",)))
-        table.register(registration("broker-c", broker_id=1, port=1))
-        assert table.away("orders") == ["broker-a", "broker-d"], "it has given the topic up"
-        clock.advance(AWAY_S)
-        table.expire()
-        assert table.away("orders") == ["broker-c", "broker-e"]
-
-    def test_a_drained_one_is_not_expected(self, table, registration):
-        table.register(registration())
-        table.replace_wiped(["broker-a"])
-        table.unregister(KEY, "first")
-        assert table.away("orders") == []
-
-    def test_the_memory_of_them_is_bounded(self, clock, registration):
-        table = RouteTable(clock, brokers_max=2)
-        for number in range(9):
-            table.register(registration(f"broker-{number}"))
-            table.unregister(BrokerKey("c1", f"broker-{number}", 0), "first")
-        assert table.away("orders") == ["broker-7", "broker-8"]
 
 
 class TestReplicas:

@@ -42,6 +42,9 @@ _BY_GROUP: Final[Mapping[str, str]] = {
 _NEW: Final = frozenset({"create", "add"})
 """Commands whose NAME is of something that is not there yet."""
 
+_GONE: Final = ("broker", "forget")
+"""The group and the command whose NAME is of something that is not there any more."""
+
 
 class NameType(click.types.StringParamType):
     """A text that is the name of something in the cluster."""
@@ -73,7 +76,7 @@ def complete_names(command: click.Command, group: str) -> None:
     """
     for param in command.params:
         kind = _BY_PARAMETER.get(str(param.name))
-        if param.name == "name" and command.name not in _NEW:
+        if param.name == "name" and command.name not in _NEW and (group, command.name) != _GONE:
             kind = _BY_GROUP.get(group)
         # The group of produce is a message group, which nobody lists.
         is_ours = not (command.name == "produce" and kind == _GROUP)

@@ -113,6 +113,7 @@ OWN_COMMANDS: Final[Mapping[str, LazyCommand | CommandGroup]] = {
         {
             "clean": _own("broker.clean:clean"),
             "drain": _own("broker.broker:drain"),
+            "forget": _own("broker.forget:forget"),
             "ha": CommandGroup(
                 "Inspect and change the roles of brokers with replicas.",
                 {

@@ -74,7 +74,7 @@ def call(database):
 
 
 def test_there_are_as_many_as_the_services_have():
-    assert len(METHODS) == 39
+    assert len(METHODS) == 40
 
 
 @on_sqlite

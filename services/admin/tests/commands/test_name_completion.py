@@ -69,6 +69,7 @@ def test_brokers_and_contexts_are_completed(known, ariane, cluster, monkeypatch)
 
 def test_names_of_new_things_and_message_groups_are_not_completed(known):
     assert completed("topic", "create") == []
+    assert completed("broker", "forget") == []
     assert completed("produce", "completed-orders", "--group") == []
 
 

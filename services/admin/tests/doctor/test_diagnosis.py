@@ -14,6 +14,7 @@ from ariane.broker.v1.broker_service_pb2 import (
 from ariane.broker.v1.client_service_pb2 import GroupMember, SubscriptionConflict
 from ariane.common.v1.process_service_pb2 import ProcessState
 from ariane.namesrv.v1.route_pb2 import (
+    AwayBroker,
     BrokerIdentity,
     BrokerLiveness,
     RefusedBroker,
@@ -67,6 +68,7 @@ def test_a_sound_cluster():
     assert findings(broker()) == []
 
 
+AWAY = AwayBroker(broker_name="broker-z", topic_count=1, leave_time=Timestamp(seconds=9))
 CONFLICT = SubscriptionConflict(
     consumer_group="billing",
     member=GroupMember(client_id="one"),
@@ -129,6 +131,9 @@ ONE_FINDING = {
     "is registered nowhere, but is part of the queue order of topic bills and 1 more": findings(
         broker(), orders={"trades": "broker-z:4;broker-a:4", "bills": "broker-z:1", "x": "y"}
     ),
+    "has left undrained at 1970-01-01T00:00:09+00:00, with 1 topic: groups": findings(
+        broker(), away=[AWAY]
+    ),
     "does not answer: gone": findings(
         broker(),
         name_servers=[
@@ -148,10 +153,16 @@ def test_each_fault_is_one_finding(words, found):
 
 
 def test_a_crash_that_lost_nothing_is_a_note():
-    note = "the last run ended without a stop; 3 records were scanned from commit-log offset 0"
+    note = "the last run ended without a stop; 3 records scanned from commit-log offset 0"
     [one] = findings(broker(recovery_notes=[note]))
     assert one.severity is Severity.NOTE
     assert note in one.finding
+
+
+def test_who_is_away_for_one_name_server_only_is_not_gone():
+    back = broker(identity("broker-z"))
+    servers = [name_server(back, away=[AWAY]), name_server(back, address="10.0.0.8:9876")]
+    assert findings(back, name_servers=servers) == []
 
 
 def test_who_has_just_started_knows_of_nobody_that_he_is_gone():

@@ -10,6 +10,8 @@ from typing_extensions import override
 from ariane.namesrv.v1.maintenance_service_pb2 import (
     DeleteKeyValueRequest,
     DeleteKeyValueResponse,
+    ForgetBrokerRequest,
+    ForgetBrokerResponse,
     KeyValue,
     ListKeyValuesRequest,
     ListKeyValuesResponse,
@@ -56,6 +58,15 @@ class MaintenanceServicer(MaintenanceServiceServicer):
             return RestoreWritePermissionResponse(topic_count=0)
         _log.info("write_permission_restored", broker=name, topic_count=topic_count)
         return RestoreWritePermissionResponse(topic_count=topic_count)
+
+    @override
+    async def ForgetBroker(
+        self, request: ForgetBrokerRequest, context: ServicerContext[Any, Any]
+    ) -> ForgetBrokerResponse:
+        name = _broker_name(request.broker_name)
+        forgotten = self._table.forget(name, request.cluster_name)
+        topics = {topic for one in forgotten for topic in one.topics}
+        return ForgetBrokerResponse(topic_count=len(topics))
 
     @override
     async def PutKeyValue(

@@ -25,7 +25,12 @@ from ariane_namesrv.group_queue import group_queue, primary_address
 from ariane_namesrv.operator_state import ORDER_NAMESPACE, OperatorState
 from ariane_namesrv.refused_brokers import RefusedBrokers
 from ariane_namesrv.route_table import RouteTable
-from ariane_namesrv.translation import write_liveness, write_refused_broker, write_route
+from ariane_namesrv.translation import (
+    write_away_broker,
+    write_liveness,
+    write_refused_broker,
+    write_route,
+)
 from ariane_servicekit import ServiceError, field_invalid, take_page
 
 
@@ -117,6 +122,7 @@ class RouteServicer(RouteServiceServicer):
             next_page_token=page.next_page_token,
             warming_up=self._is_warming_up(),
             refused_brokers=map(write_refused_broker, self._refused.all(request.cluster_name)),
+            away_brokers=map(write_away_broker, self._table.away_brokers(request.cluster_name)),
         )
 
     def _queue_order_unknown(self, topic: str) -> ServiceError:

@@ -15,8 +15,8 @@ clients would take one for the other.
 that arrive late change nothing.
 * A route has the primary's layout. Without a living primary it has that of the replica with the
 lowest id, for reading only.
-* A broker that left is named as away in the routes of its topics, for a day or until it is back: a
-group that finds no offset of its own must not take itself for new. A wiped one is not expected.
+* A broker that left is named as away in the routes of its topics (``away_brokers.py``). A wiped one
+is not expected.
 * A wipe of the write permission belongs to a broker's name and outlives registrations, silence and
 restarts of that broker: only a restore ends it.
 """
@@ -25,9 +25,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from itertools import groupby
-from typing import Final, NamedTuple
 
 from ariane.common.v1.error_reason_pb2 import ErrorReason
+from ariane_namesrv.away_brokers import AwayBroker, AwayBrokers
 from ariane_namesrv.registration import (
     PRIMARY_ID,
     BrokerEntry,
@@ -39,16 +39,6 @@ from ariane_namesrv.registration import (
 from ariane_servicekit import Clock, ServiceError, get_logger
 
 _log = get_logger(__name__)
-
-AWAY_S: Final = 86_400.0
-"""How long a broker that has left is named in the routes of its topics."""
-
-
-class _Away(NamedTuple):
-    """What a broker had when it left."""
-
-    topics: Collection[str]
-    left_at_s: float
 
 
 class RouteTable:
@@ -65,8 +55,7 @@ class RouteTable:
         self._entries: dict[BrokerKey, BrokerEntry] = {}
         self._keys_by_topic: dict[str, set[BrokerKey]] = {}
         self._wiped: set[str] = set()
-        # By cluster and broker name, in the order of leaving.
-        self._away: dict[tuple[str, str], _Away] = {}
+        self._away = AwayBrokers(clock, brokers_max=brokers_max)
 
     # Calls of brokers
 
@@ -97,7 +86,7 @@ class RouteTable:
             )
         self._forget_others_at(registration.address, key)
         self._unindex(key)
-        self._away.pop(key[:2], None)
+        self._away.come_back(*key[:2])
         for topic in registration.topics:
             self._keys_by_topic.setdefault(topic, set()).add(key)
         self._entries[key] = BrokerEntry(
@@ -153,12 +142,11 @@ class RouteTable:
 
     def away(self, topic: str) -> list[str]:
         """Return the names of brokers that had a topic when they left, sorted."""
-        oldest_s = self._clock.monotonic() - AWAY_S
-        return sorted(
-            name
-            for (_, name), away in self._away.items()
-            if topic in away.topics and away.left_at_s > oldest_s
-        )
+        return self._away.names(topic)
+
+    def away_brokers(self, cluster_name: str = "") -> list[AwayBroker]:
+        """Return the brokers of a cluster, or of all, that routes name as away."""
+        return self._away.all(cluster_name)
 
     def topics(self, cluster_name: str = "") -> list[str]:
         """Return the topics of a cluster, or of all, sorted."""
@@ -219,6 +207,25 @@ class RouteTable:
             }
         )
 
+    def forget(self, broker_name: str, cluster_name: str = "") -> list[AwayBroker]:
+        """Name a broker that does not come back as away no longer; return what it had.
+
+        Args:
+            broker_name: Its name.
+            cluster_name: Its cluster; empty for all clusters.
+
+        Raises:
+            ServiceError: BROKER_ALIVE if it is registered, be it as a replica only.
+        """
+        self.expire()
+        for entry in self.brokers(cluster_name):
+            if entry.registration.key.broker_name == broker_name:
+                raise _alive(entry, self._clock.monotonic() - entry.heard_at_s)
+        forgotten = self._away.forget(broker_name, cluster_name)
+        for one in forgotten:
+            _log.warning("broker_forgotten", cluster=one.cluster_name, broker=one.broker_name)
+        return forgotten
+
     # Internals
 
     def _broker_route(self, topic: str, registrations: list[Registration]) -> BrokerRoute:
@@ -260,7 +267,7 @@ class RouteTable:
         if len(self._entries) >= self._brokers_max:
             raise ServiceError(
                 ErrorReason.ERROR_REASON_SERVICE_BUSY,
-                f"{self._brokers_max} brokers are registered already",
+                f"as many brokers are registered as may be: {self._brokers_max}",
                 {"limit": self._brokers_max},
             )
 
@@ -284,9 +291,7 @@ class RouteTable:
         left = self._entries.pop(key)
         if key.broker_name in self._wiped or any(key[:2] == other[:2] for other in self._entries):
             return
-        self._away[key[:2]] = _Away(left.registration.topics, self._clock.monotonic())
-        if len(self._away) > self._brokers_max:
-            del self._away[next(iter(self._away))]
+        self._away.leave(*key[:2], left.registration.topics)
 
     def _unindex(self, key: BrokerKey) -> None:
         entry = self._entries.get(key)
@@ -312,6 +317,16 @@ def _name_taken(holder: Registration) -> ServiceError:
         ErrorReason.ERROR_REASON_BROKER_NAME_TAKEN,
         f"a living broker at {holder.address} bears the name {holder.key.broker_name} and the id "
         f"{holder.key.broker_id} in cluster {holder.key.cluster_name}",
+        {**_names(holder.key), "address": holder.address},
+    )
+
+
+def _alive(entry: BrokerEntry, silence_s: float) -> ServiceError:
+    holder, left_s = entry.registration, entry.registration.silence_s_max - silence_s
+    return ServiceError(
+        ErrorReason.ERROR_REASON_BROKER_ALIVE,
+        f"broker {holder.key.broker_name} at {holder.address} is registered, and was heard of "
+        f"{silence_s:.0f} s ago; if it is silent, it leaves in {max(0.0, left_s):.0f} s",
         {**_names(holder.key), "address": holder.address},
     )
 

@@ -67,6 +67,7 @@ def chosen_topics(
             chosen[topic] = layout
         else:
             refusals.add(
-                topic, f"{topics_max} topics of a broker are taken (topics_per_broker_max)"
+                topic,
+                f"of a broker, at most {topics_max} are taken (topics_per_broker_max)",
             )
     return chosen

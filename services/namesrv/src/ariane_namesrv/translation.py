@@ -11,6 +11,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from ariane.namesrv.v1 import registration_service_pb2, route_pb2
+from ariane_namesrv.away_brokers import AwayBroker
 from ariane_namesrv.refused_brokers import RefusedBroker
 from ariane_namesrv.registration import (
     PRIMARY_ID,
@@ -193,6 +194,18 @@ def write_refused_broker(refused: RefusedBroker) -> route_pb2.RefusedBroker:
             address=refused.address,
         ),
         cause=refused.cause,
+    )
+
+
+def write_away_broker(away: AwayBroker) -> route_pb2.AwayBroker:
+    """Encode a broker that has left."""
+    left = Timestamp()
+    left.FromMilliseconds(away.left_at_ms)
+    return route_pb2.AwayBroker(
+        cluster_name=away.cluster_name,
+        broker_name=away.broker_name,
+        topic_count=len(away.topics),
+        leave_time=left,
     )
 
 

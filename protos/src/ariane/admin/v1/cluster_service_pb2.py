@@ -27,10 +27,11 @@ from ariane.broker.v1 import broker_service_pb2 as ariane_dot_broker_dot_v1_dot_
 from ariane.common.v1 import access_pb2 as ariane_dot_common_dot_v1_dot_access__pb2
 from ariane.namesrv.v1 import route_pb2 as ariane_dot_namesrv_dot_v1_dot_route__pb2
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
+from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 from google.rpc import status_pb2 as google_dot_rpc_dot_status__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%ariane/admin/v1/cluster_service.proto\x12\x0f\x61riane.admin.v1\x1a#ariane/admin/v1/silent_broker.proto\x1a%ariane/broker/v1/broker_service.proto\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1d\x61riane/namesrv/v1/route.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x17google/rpc/status.proto\"\x9e\x02\n\x07\x43luster\x12\x14\n\x0c\x63luster_name\x18\x01 \x01(\t\x12\x14\n\x0c\x62roker_count\x18\x02 \x01(\x05\x12\x1b\n\x13silent_broker_count\x18\x03 \x01(\x05\x12\x13\n\x0btopic_count\x18\x04 \x01(\x05\x12\x1c\n\x14\x63onsumer_group_count\x18\x05 \x01(\x05\x12\x14\n\x0c\x63lient_count\x18\x06 \x01(\x05\x12/\n\nthroughput\x18\x07 \x01(\x0b\x32\x1b.ariane.admin.v1.Throughput\x12\x19\n\x11lag_message_count\x18\x08 \x01(\x03\x12\x35\n\x0esilent_brokers\x18\t \x03(\x0b\x32\x1d.ariane.admin.v1.SilentBroker\"\x96\x01\n\nThroughput\x12\"\n\x1astored_messages_per_second\x18\x01 \x01(\x01\x12\x1f\n\x17stored_bytes_per_second\x18\x02 \x01(\x01\x12\"\n\x1apulled_messages_per_second\x18\x03 \x01(\x01\x12\x1f\n\x17pulled_bytes_per_second\x18\x04 \x01(\x01\"\xb4\x01\n\nNameServer\x12\x0f\n\x07\x61\x64\x64ress\x18\x01 \x01(\t\x12\x14\n\x0c\x62roker_count\x18\x02 \x01(\x05\x12\x13\n\x0btopic_count\x18\x03 \x01(\x05\x12\x32\n\x0f\x61nswer_duration\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12!\n\x05\x65rror\x18\x05 \x01(\x0b\x32\x12.google.rpc.Status\x12\x13\n\x0bincarnation\x18\x06 \x01(\t\"\xb7\x02\n\rClusterBroker\x12\x33\n\x08liveness\x18\x01 \x01(\x0b\x32!.ariane.namesrv.v1.BrokerLiveness\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x10\n\x08writable\x18\x03 \x01(\x08\x12+\n\x05store\x18\x04 \x01(\x0b\x32\x1c.ariane.broker.v1.StoreState\x12/\n\nthroughput\x18\x05 \x01(\x0b\x32\x1b.ariane.admin.v1.Throughput\x12\x14\n\x0c\x63lient_count\x18\x06 \x01(\x05\x12\x37\n\x05state\x18\x08 \x01(\x0b\x32(.ariane.broker.v1.GetBrokerStateResponse\x12!\n\x05\x65rror\x18\x07 \x01(\x0b\x32\x12.google.rpc.Status\"]\n\rBrokerOutcome\x12\x14\n\x0c\x63luster_name\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12!\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x12.google.rpc.Status\"<\n\x13ListClustersRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"[\n\x14ListClustersResponse\x12*\n\x08\x63lusters\x18\x01 \x03(\x0b\x32\x18.ariane.admin.v1.Cluster\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"?\n\x16ListNameServersRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"e\n\x17ListNameServersResponse\x12\x31\n\x0cname_servers\x18\x01 \x03(\x0b\x32\x1b.ariane.admin.v1.NameServer\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"Q\n\x12ListBrokersRequest\x12\x14\n\x0c\x63luster_name\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"_\n\x13ListBrokersResponse\x12/\n\x07\x62rokers\x18\x01 \x03(\x0b\x32\x1e.ariane.admin.v1.ClusterBroker\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"P\n\x10GetBrokerRequest\x12\x14\n\x0c\x63luster_name\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12\x11\n\tbroker_id\x18\x03 \x01(\x03\"f\n\x11GetBrokerResponse\x12.\n\x06\x62roker\x18\x01 \x01(\x0b\x32\x1e.ariane.admin.v1.ClusterBrokerJ\x04\x08\x02\x10\x03J\x04\x08\x03\x10\x04R\x0breplica_setR\x08replicas\"?\n\x12\x44rainBrokerRequest\x12\x14\n\x0c\x63luster_name\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\"N\n\x13\x44rainBrokerResponse\x12\x10\n\x08writable\x18\x01 \x01(\x08\x12\x13\n\x0btopic_count\x18\x02 \x01(\x05\x12\x10\n\x08not_told\x18\x03 \x03(\t\"A\n\x14RestoreBrokerRequest\x12\x14\n\x0c\x63luster_name\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\"P\n\x15RestoreBrokerResponse\x12\x10\n\x08writable\x18\x01 \x01(\x08\x12\x13\n\x0btopic_count\x18\x02 \x01(\x05\x12\x10\n\x08not_told\x18\x03 \x03(\t\"V\n\x12\x43leanBrokerRequest\x12\x14\n\x0c\x63luster_name\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12\x15\n\rvalidate_only\x18\x03 \x01(\x08\"M\n\x13\x43leanBrokerResponse\x12\x36\n\x07\x63leaned\x18\x01 \x01(\x0b\x32%.ariane.broker.v1.CleanBrokerResponse\"\x18\n\x16\x44iagnoseClusterRequest\"\x7f\n\x17\x44iagnoseClusterResponse\x12\x33\n\x08\x66indings\x18\x01 \x03(\x0b\x32!.ariane.admin.v1.DiagnosisFinding\x12\x19\n\x11name_server_count\x18\x02 \x01(\x05\x12\x14\n\x0c\x62roker_count\x18\x03 \x01(\x05\"z\n\x10\x44iagnosisFinding\x12\x34\n\x08severity\x18\x01 \x01(\x0e\x32\".ariane.admin.v1.DiagnosisSeverity\x12\x0f\n\x07subject\x18\x02 \x01(\t\x12\x0f\n\x07\x66inding\x18\x03 \x01(\t\x12\x0e\n\x06\x61\x64vice\x18\x04 \x01(\t*\x92\x01\n\x11\x44iagnosisSeverity\x12\"\n\x1e\x44IAGNOSIS_SEVERITY_UNSPECIFIED\x10\x00\x12\x1b\n\x17\x44IAGNOSIS_SEVERITY_NOTE\x10\x01\x12\x1e\n\x1a\x44IAGNOSIS_SEVERITY_WARNING\x10\x02\x12\x1c\n\x18\x44IAGNOSIS_SEVERITY_ERROR\x10\x03\x32\xdb\x06\n\x0e\x43lusterService\x12g\n\x0cListClusters\x12$.ariane.admin.v1.ListClustersRequest\x1a%.ariane.admin.v1.ListClustersResponse\"\n\xca\xf3\x18\x06\n\x04\x08\x08\x10\x01\x12p\n\x0fListNameServers\x12\'.ariane.admin.v1.ListNameServersRequest\x1a(.ariane.admin.v1.ListNameServersResponse\"\n\xca\xf3\x18\x06\n\x04\x08\x08\x10\x01\x12\x64\n\x0bListBrokers\x12#.ariane.admin.v1.ListBrokersRequest\x1a$.ariane.admin.v1.ListBrokersResponse\"\n\xca\xf3\x18\x06\n\x04\x08\x08\x10\x01\x12^\n\tGetBroker\x12!.ariane.admin.v1.GetBrokerRequest\x1a\".ariane.admin.v1.GetBrokerResponse\"\n\xca\xf3\x18\x06\n\x04\x08\x07\x10\x01\x12\x64\n\x0b\x44rainBroker\x12#.ariane.admin.v1.DrainBrokerRequest\x1a$.ariane.admin.v1.DrainBrokerResponse\"\n\xca\xf3\x18\x06\n\x04\x08\x05\x10\x01\x12j\n\rRestoreBroker\x12%.ariane.admin.v1.RestoreBrokerRequest\x1a&.ariane.admin.v1.RestoreBrokerResponse\"\n\xca\xf3\x18\x06\n\x04\x08\x05\x10\x01\x12\x64\n\x0b\x43leanBroker\x12#.ariane.admin.v1.CleanBrokerRequest\x1a$.ariane.admin.v1.CleanBrokerResponse\"\n\xca\xf3\x18\x06\n\x04\x08\x05\x10\x01\x12p\n\x0f\x44iagnoseCluster\x12\'.ariane.admin.v1.DiagnoseClusterRequest\x1a(.ariane.admin.v1.DiagnoseClusterResponse\"\n\xca\xf3\x18\x06\n\x04\x08\x07\x10\x01\x42>\n\x12mq.ariane.admin.v1P\x01Z&ariane.mq/go/arianepb/admin/v1;adminv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%ariane/admin/v1/cluster_service.proto\x12\x0f\x61riane.admin.v1\x1a#ariane/admin/v1/silent_broker.proto\x1a%ariane/broker/v1/broker_service.proto\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1d\x61riane/namesrv/v1/route.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17google/rpc/status.proto\"\x9e\x02\n\x07\x43luster\x12\x14\n\x0c\x63luster_name\x18\x01 \x01(\t\x12\x14\n\x0c\x62roker_count\x18\x02 \x01(\x05\x12\x1b\n\x13silent_broker_count\x18\x03 \x01(\x05\x12\x13\n\x0btopic_count\x18\x04 \x01(\x05\x12\x1c\n\x14\x63onsumer_group_count\x18\x05 \x01(\x05\x12\x14\n\x0c\x63lient_count\x18\x06 \x01(\x05\x12/\n\nthroughput\x18\x07 \x01(\x0b\x32\x1b.ariane.admin.v1.Throughput\x12\x19\n\x11lag_message_count\x18\x08 \x01(\x03\x12\x35\n\x0esilent_brokers\x18\t \x03(\x0b\x32\x1d.ariane.admin.v1.SilentBroker\"\x96\x01\n\nThroughput\x12\"\n\x1astored_messages_per_second\x18\x01 \x01(\x01\x12\x1f\n\x17stored_bytes_per_second\x18\x02 \x01(\x01\x12\"\n\x1apulled_messages_per_second\x18\x03 \x01(\x01\x12\x1f\n\x17pulled_bytes_per_second\x18\x04 \x01(\x01\"\xb4\x01\n\nNameServer\x12\x0f\n\x07\x61\x64\x64ress\x18\x01 \x01(\t\x12\x14\n\x0c\x62roker_count\x18\x02 \x01(\x05\x12\x13\n\x0btopic_count\x18\x03 \x01(\x05\x12\x32\n\x0f\x61nswer_duration\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12!\n\x05\x65rror\x18\x05 \x01(\x0b\x32\x12.google.rpc.Status\x12\x13\n\x0bincarnation\x18\x06 \x01(\t\"\xb7\x02\n\rClusterBroker\x12\x33\n\x08liveness\x18\x01 \x01(\x0b\x32!.ariane.namesrv.v1.BrokerLiveness\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x10\n\x08writable\x18\x03 \x01(\x08\x12+\n\x05store\x18\x04 \x01(\x0b\x32\x1c.ariane.broker.v1.StoreState\x12/\n\nthroughput\x18\x05 \x01(\x0b\x32\x1b.ariane.admin.v1.Throughput\x12\x14\n\x0c\x63lient_count\x18\x06 \x01(\x05\x12\x37\n\x05state\x18\x08 \x01(\x0b\x32(.ariane.broker.v1.GetBrokerStateResponse\x12!\n\x05\x65rror\x18\x07 \x01(\x0b\x32\x12.google.rpc.Status\"]\n\rBrokerOutcome\x12\x14\n\x0c\x63luster_name\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12!\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x12.google.rpc.Status\"<\n\x13ListClustersRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"[\n\x14ListClustersResponse\x12*\n\x08\x63lusters\x18\x01 \x03(\x0b\x32\x18.ariane.admin.v1.Cluster\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"?\n\x16ListNameServersRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"e\n\x17ListNameServersResponse\x12\x31\n\x0cname_servers\x18\x01 \x03(\x0b\x32\x1b.ariane.admin.v1.NameServer\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"Q\n\x12ListBrokersRequest\x12\x14\n\x0c\x63luster_name\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"_\n\x13ListBrokersResponse\x12/\n\x07\x62rokers\x18\x01 \x03(\x0b\x32\x1e.ariane.admin.v1.ClusterBroker\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"P\n\x10GetBrokerRequest\x12\x14\n\x0c\x63luster_name\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12\x11\n\tbroker_id\x18\x03 \x01(\x03\"f\n\x11GetBrokerResponse\x12.\n\x06\x62roker\x18\x01 \x01(\x0b\x32\x1e.ariane.admin.v1.ClusterBrokerJ\x04\x08\x02\x10\x03J\x04\x08\x03\x10\x04R\x0breplica_setR\x08replicas\"?\n\x12\x44rainBrokerRequest\x12\x14\n\x0c\x63luster_name\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\"N\n\x13\x44rainBrokerResponse\x12\x10\n\x08writable\x18\x01 \x01(\x08\x12\x13\n\x0btopic_count\x18\x02 \x01(\x05\x12\x10\n\x08not_told\x18\x03 \x03(\t\"A\n\x14RestoreBrokerRequest\x12\x14\n\x0c\x63luster_name\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\"P\n\x15RestoreBrokerResponse\x12\x10\n\x08writable\x18\x01 \x01(\x08\x12\x13\n\x0btopic_count\x18\x02 \x01(\x05\x12\x10\n\x08not_told\x18\x03 \x03(\t\"V\n\x12\x43leanBrokerRequest\x12\x14\n\x0c\x63luster_name\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12\x15\n\rvalidate_only\x18\x03 \x01(\x08\"M\n\x13\x43leanBrokerResponse\x12\x36\n\x07\x63leaned\x18\x01 \x01(\x0b\x32%.ariane.broker.v1.CleanBrokerResponse\"W\n\x13\x46orgetBrokerRequest\x12\x14\n\x0c\x63luster_name\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12\x15\n\rvalidate_only\x18\x03 \x01(\x08\"m\n\x14\x46orgetBrokerResponse\x12\x13\n\x0btopic_count\x18\x01 \x01(\x05\x12.\n\nleave_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08not_told\x18\x03 \x03(\t\"\x18\n\x16\x44iagnoseClusterRequest\"\x7f\n\x17\x44iagnoseClusterResponse\x12\x33\n\x08\x66indings\x18\x01 \x03(\x0b\x32!.ariane.admin.v1.DiagnosisFinding\x12\x19\n\x11name_server_count\x18\x02 \x01(\x05\x12\x14\n\x0c\x62roker_count\x18\x03 \x01(\x05\"z\n\x10\x44iagnosisFinding\x12\x34\n\x08severity\x18\x01 \x01(\x0e\x32\".ariane.admin.v1.DiagnosisSeverity\x12\x0f\n\x07subject\x18\x02 \x01(\t\x12\x0f\n\x07\x66inding\x18\x03 \x01(\t\x12\x0e\n\x06\x61\x64vice\x18\x04 \x01(\t*\x92\x01\n\x11\x44iagnosisSeverity\x12\"\n\x1e\x44IAGNOSIS_SEVERITY_UNSPECIFIED\x10\x00\x12\x1b\n\x17\x44IAGNOSIS_SEVERITY_NOTE\x10\x01\x12\x1e\n\x1a\x44IAGNOSIS_SEVERITY_WARNING\x10\x02\x12\x1c\n\x18\x44IAGNOSIS_SEVERITY_ERROR\x10\x03\x32\xc4\x07\n\x0e\x43lusterService\x12g\n\x0cListClusters\x12$.ariane.admin.v1.ListClustersRequest\x1a%.ariane.admin.v1.ListClustersResponse\"\n\xca\xf3\x18\x06\n\x04\x08\x08\x10\x01\x12p\n\x0fListNameServers\x12\'.ariane.admin.v1.ListNameServersRequest\x1a(.ariane.admin.v1.ListNameServersResponse\"\n\xca\xf3\x18\x06\n\x04\x08\x08\x10\x01\x12\x64\n\x0bListBrokers\x12#.ariane.admin.v1.ListBrokersRequest\x1a$.ariane.admin.v1.ListBrokersResponse\"\n\xca\xf3\x18\x06\n\x04\x08\x08\x10\x01\x12^\n\tGetBroker\x12!.ariane.admin.v1.GetBrokerRequest\x1a\".ariane.admin.v1.GetBrokerResponse\"\n\xca\xf3\x18\x06\n\x04\x08\x07\x10\x01\x12\x64\n\x0b\x44rainBroker\x12#.ariane.admin.v1.DrainBrokerRequest\x1a$.ariane.admin.v1.DrainBrokerResponse\"\n\xca\xf3\x18\x06\n\x04\x08\x05\x10\x01\x12j\n\rRestoreBroker\x12%.ariane.admin.v1.RestoreBrokerRequest\x1a&.ariane.admin.v1.RestoreBrokerResponse\"\n\xca\xf3\x18\x06\n\x04\x08\x05\x10\x01\x12\x64\n\x0b\x43leanBroker\x12#.ariane.admin.v1.CleanBrokerRequest\x1a$.ariane.admin.v1.CleanBrokerResponse\"\n\xca\xf3\x18\x06\n\x04\x08\x05\x10\x01\x12g\n\x0c\x46orgetBroker\x12$.ariane.admin.v1.ForgetBrokerRequest\x1a%.ariane.admin.v1.ForgetBrokerResponse\"\n\xca\xf3\x18\x06\n\x04\x08\x05\x10\x01\x12p\n\x0f\x44iagnoseCluster\x12\'.ariane.admin.v1.DiagnoseClusterRequest\x1a(.ariane.admin.v1.DiagnoseClusterResponse\"\n\xca\xf3\x18\x06\n\x04\x08\x07\x10\x01\x42>\n\x12mq.ariane.admin.v1P\x01Z&ariane.mq/go/arianepb/admin/v1;adminv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -52,54 +53,60 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CLUSTERSERVICE'].methods_by_name['RestoreBroker']._serialized_options = b'\312\363\030\006\n\004\010\005\020\001'
   _globals['_CLUSTERSERVICE'].methods_by_name['CleanBroker']._loaded_options = None
   _globals['_CLUSTERSERVICE'].methods_by_name['CleanBroker']._serialized_options = b'\312\363\030\006\n\004\010\005\020\001'
+  _globals['_CLUSTERSERVICE'].methods_by_name['ForgetBroker']._loaded_options = None
+  _globals['_CLUSTERSERVICE'].methods_by_name['ForgetBroker']._serialized_options = b'\312\363\030\006\n\004\010\005\020\001'
   _globals['_CLUSTERSERVICE'].methods_by_name['DiagnoseCluster']._loaded_options = None
   _globals['_CLUSTERSERVICE'].methods_by_name['DiagnoseCluster']._serialized_options = b'\312\363\030\006\n\004\010\007\020\001'
-  _globals['_DIAGNOSISSEVERITY']._serialized_start=2717
-  _globals['_DIAGNOSISSEVERITY']._serialized_end=2863
-  _globals['_CLUSTER']._serialized_start=254
-  _globals['_CLUSTER']._serialized_end=540
-  _globals['_THROUGHPUT']._serialized_start=543
-  _globals['_THROUGHPUT']._serialized_end=693
-  _globals['_NAMESERVER']._serialized_start=696
-  _globals['_NAMESERVER']._serialized_end=876
-  _globals['_CLUSTERBROKER']._serialized_start=879
-  _globals['_CLUSTERBROKER']._serialized_end=1190
-  _globals['_BROKEROUTCOME']._serialized_start=1192
-  _globals['_BROKEROUTCOME']._serialized_end=1285
-  _globals['_LISTCLUSTERSREQUEST']._serialized_start=1287
-  _globals['_LISTCLUSTERSREQUEST']._serialized_end=1347
-  _globals['_LISTCLUSTERSRESPONSE']._serialized_start=1349
-  _globals['_LISTCLUSTERSRESPONSE']._serialized_end=1440
-  _globals['_LISTNAMESERVERSREQUEST']._serialized_start=1442
-  _globals['_LISTNAMESERVERSREQUEST']._serialized_end=1505
-  _globals['_LISTNAMESERVERSRESPONSE']._serialized_start=1507
-  _globals['_LISTNAMESERVERSRESPONSE']._serialized_end=1608
-  _globals['_LISTBROKERSREQUEST']._serialized_start=1610
-  _globals['_LISTBROKERSREQUEST']._serialized_end=1691
-  _globals['_LISTBROKERSRESPONSE']._serialized_start=1693
-  _globals['_LISTBROKERSRESPONSE']._serialized_end=1788
-  _globals['_GETBROKERREQUEST']._serialized_start=1790
-  _globals['_GETBROKERREQUEST']._serialized_end=1870
-  _globals['_GETBROKERRESPONSE']._serialized_start=1872
-  _globals['_GETBROKERRESPONSE']._serialized_end=1974
-  _globals['_DRAINBROKERREQUEST']._serialized_start=1976
-  _globals['_DRAINBROKERREQUEST']._serialized_end=2039
-  _globals['_DRAINBROKERRESPONSE']._serialized_start=2041
-  _globals['_DRAINBROKERRESPONSE']._serialized_end=2119
-  _globals['_RESTOREBROKERREQUEST']._serialized_start=2121
-  _globals['_RESTOREBROKERREQUEST']._serialized_end=2186
-  _globals['_RESTOREBROKERRESPONSE']._serialized_start=2188
-  _globals['_RESTOREBROKERRESPONSE']._serialized_end=2268
-  _globals['_CLEANBROKERREQUEST']._serialized_start=2270
-  _globals['_CLEANBROKERREQUEST']._serialized_end=2356
-  _globals['_CLEANBROKERRESPONSE']._serialized_start=2358
-  _globals['_CLEANBROKERRESPONSE']._serialized_end=2435
-  _globals['_DIAGNOSECLUSTERREQUEST']._serialized_start=2437
-  _globals['_DIAGNOSECLUSTERREQUEST']._serialized_end=2461
-  _globals['_DIAGNOSECLUSTERRESPONSE']._serialized_start=2463
-  _globals['_DIAGNOSECLUSTERRESPONSE']._serialized_end=2590
-  _globals['_DIAGNOSISFINDING']._serialized_start=2592
-  _globals['_DIAGNOSISFINDING']._serialized_end=2714
-  _globals['_CLUSTERSERVICE']._serialized_start=2866
-  _globals['_CLUSTERSERVICE']._serialized_end=3725
+  _globals['_DIAGNOSISSEVERITY']._serialized_start=2950
+  _globals['_DIAGNOSISSEVERITY']._serialized_end=3096
+  _globals['_CLUSTER']._serialized_start=287
+  _globals['_CLUSTER']._serialized_end=573
+  _globals['_THROUGHPUT']._serialized_start=576
+  _globals['_THROUGHPUT']._serialized_end=726
+  _globals['_NAMESERVER']._serialized_start=729
+  _globals['_NAMESERVER']._serialized_end=909
+  _globals['_CLUSTERBROKER']._serialized_start=912
+  _globals['_CLUSTERBROKER']._serialized_end=1223
+  _globals['_BROKEROUTCOME']._serialized_start=1225
+  _globals['_BROKEROUTCOME']._serialized_end=1318
+  _globals['_LISTCLUSTERSREQUEST']._serialized_start=1320
+  _globals['_LISTCLUSTERSREQUEST']._serialized_end=1380
+  _globals['_LISTCLUSTERSRESPONSE']._serialized_start=1382
+  _globals['_LISTCLUSTERSRESPONSE']._serialized_end=1473
+  _globals['_LISTNAMESERVERSREQUEST']._serialized_start=1475
+  _globals['_LISTNAMESERVERSREQUEST']._serialized_end=1538
+  _globals['_LISTNAMESERVERSRESPONSE']._serialized_start=1540
+  _globals['_LISTNAMESERVERSRESPONSE']._serialized_end=1641
+  _globals['_LISTBROKERSREQUEST']._serialized_start=1643
+  _globals['_LISTBROKERSREQUEST']._serialized_end=1724
+  _globals['_LISTBROKERSRESPONSE']._serialized_start=1726
+  _globals['_LISTBROKERSRESPONSE']._serialized_end=1821
+  _globals['_GETBROKERREQUEST']._serialized_start=1823
+  _globals['_GETBROKERREQUEST']._serialized_end=1903
+  _globals['_GETBROKERRESPONSE']._serialized_start=1905
+  _globals['_GETBROKERRESPONSE']._serialized_end=2007
+  _globals['_DRAINBROKERREQUEST']._serialized_start=2009
+  _globals['_DRAINBROKERREQUEST']._serialized_end=2072
+  _globals['_DRAINBROKERRESPONSE']._serialized_start=2074
+  _globals['_DRAINBROKERRESPONSE']._serialized_end=2152
+  _globals['_RESTOREBROKERREQUEST']._serialized_start=2154
+  _globals['_RESTOREBROKERREQUEST']._serialized_end=2219
+  _globals['_RESTOREBROKERRESPONSE']._serialized_start=2221
+  _globals['_RESTOREBROKERRESPONSE']._serialized_end=2301
+  _globals['_CLEANBROKERREQUEST']._serialized_start=2303
+  _globals['_CLEANBROKERREQUEST']._serialized_end=2389
+  _globals['_CLEANBROKERRESPONSE']._serialized_start=2391
+  _globals['_CLEANBROKERRESPONSE']._serialized_end=2468
+  _globals['_FORGETBROKERREQUEST']._serialized_start=2470
+  _globals['_FORGETBROKERREQUEST']._serialized_end=2557
+  _globals['_FORGETBROKERRESPONSE']._serialized_start=2559
+  _globals['_FORGETBROKERRESPONSE']._serialized_end=2668
+  _globals['_DIAGNOSECLUSTERREQUEST']._serialized_start=2670
+  _globals['_DIAGNOSECLUSTERREQUEST']._serialized_end=2694
+  _globals['_DIAGNOSECLUSTERRESPONSE']._serialized_start=2696
+  _globals['_DIAGNOSECLUSTERRESPONSE']._serialized_end=2823
+  _globals['_DIAGNOSISFINDING']._serialized_start=2825
+  _globals['_DIAGNOSISFINDING']._serialized_end=2947
+  _globals['_CLUSTERSERVICE']._serialized_start=3099
+  _globals['_CLUSTERSERVICE']._serialized_end=4063
 # @@protoc_insertion_point(module_scope)

@@ -10,6 +10,7 @@ from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
+from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.rpc import status_pb2 as _status_pb2
@@ -673,6 +674,70 @@ class CleanBrokerResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CleanBrokerResponse: _TypeAlias = CleanBrokerResponse  # noqa: Y015
+
+@_typing.final
+class ForgetBrokerRequest(_message.Message):
+    """Has a broker forgotten."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CLUSTER_NAME_FIELD_NUMBER: _builtins.int
+    BROKER_NAME_FIELD_NUMBER: _builtins.int
+    VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
+    cluster_name: _builtins.str
+    """The cluster. Empty: brokers of that name in all clusters."""
+    broker_name: _builtins.str
+    """The broker's name."""
+    validate_only: _builtins.bool
+    """Only tell what would be forgotten."""
+    def __init__(
+        self,
+        *,
+        cluster_name: _builtins.str = ...,
+        broker_name: _builtins.str = ...,
+        validate_only: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_name", b"broker_name", "cluster_name", b"cluster_name", "validate_only", b"validate_only"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ForgetBrokerRequest: _TypeAlias = ForgetBrokerRequest  # noqa: Y015
+
+@_typing.final
+class ForgetBrokerResponse(_message.Message):
+    """Answers a forgetting."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_COUNT_FIELD_NUMBER: _builtins.int
+    LEAVE_TIME_FIELD_NUMBER: _builtins.int
+    NOT_TOLD_FIELD_NUMBER: _builtins.int
+    topic_count: _builtins.int
+    """Topics whose routes named it as away, at the name server where most did."""
+    @_builtins.property
+    def leave_time(self) -> _timestamp_pb2.Timestamp:
+        """When it left, as the first name server that knows it says."""
+
+    @_builtins.property
+    def not_told(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Name servers that did not take it, each with the reason, for people."""
+
+    def __init__(
+        self,
+        *,
+        topic_count: _builtins.int = ...,
+        leave_time: _timestamp_pb2.Timestamp | None = ...,
+        not_told: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["leave_time", b"leave_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["leave_time", b"leave_time", "not_told", b"not_told", "topic_count", b"topic_count"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ForgetBrokerResponse: _TypeAlias = ForgetBrokerResponse  # noqa: Y015
 
 @_typing.final
 class DiagnoseClusterRequest(_message.Message):

@@ -71,6 +71,11 @@ class ClusterServiceStub(object):
                 request_serializer=ariane_dot_admin_dot_v1_dot_cluster__service__pb2.CleanBrokerRequest.SerializeToString,
                 response_deserializer=ariane_dot_admin_dot_v1_dot_cluster__service__pb2.CleanBrokerResponse.FromString,
                 _registered_method=True)
+        self.ForgetBroker = channel.unary_unary(
+                '/ariane.admin.v1.ClusterService/ForgetBroker',
+                request_serializer=ariane_dot_admin_dot_v1_dot_cluster__service__pb2.ForgetBrokerRequest.SerializeToString,
+                response_deserializer=ariane_dot_admin_dot_v1_dot_cluster__service__pb2.ForgetBrokerResponse.FromString,
+                _registered_method=True)
         self.DiagnoseCluster = channel.unary_unary(
                 '/ariane.admin.v1.ClusterService/DiagnoseCluster',
                 request_serializer=ariane_dot_admin_dot_v1_dot_cluster__service__pb2.DiagnoseClusterRequest.SerializeToString,
@@ -142,6 +147,18 @@ class ClusterServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ForgetBroker(self, request, context):
+        """Has every name server forget a broker that has left undrained and does not come back: no route
+        names it as away any more, and new groups do not wait for it. What it kept, offsets of groups
+        too, is given up; if it comes back nevertheless, it registers as any other. Repeating is
+        harmless.
+        Errors: BROKER_ALIVE while a name server has it registered, BROKER_NOT_REGISTERED where all
+        answer and none names it as away, FIELD_INVALID, NAME_SERVERS_UNREACHABLE.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def DiagnoseCluster(self, request, context):
         """Examines the cluster: every name server, every address that a route may name, clocks, versions,
         subscriptions. What is wrong, and what to do.
@@ -187,6 +204,11 @@ def add_ClusterServiceServicer_to_server(servicer, server):
                     servicer.CleanBroker,
                     request_deserializer=ariane_dot_admin_dot_v1_dot_cluster__service__pb2.CleanBrokerRequest.FromString,
                     response_serializer=ariane_dot_admin_dot_v1_dot_cluster__service__pb2.CleanBrokerResponse.SerializeToString,
+            ),
+            'ForgetBroker': grpc.unary_unary_rpc_method_handler(
+                    servicer.ForgetBroker,
+                    request_deserializer=ariane_dot_admin_dot_v1_dot_cluster__service__pb2.ForgetBrokerRequest.FromString,
+                    response_serializer=ariane_dot_admin_dot_v1_dot_cluster__service__pb2.ForgetBrokerResponse.SerializeToString,
             ),
             'DiagnoseCluster': grpc.unary_unary_rpc_method_handler(
                     servicer.DiagnoseCluster,
@@ -385,6 +407,33 @@ class ClusterService(object):
             '/ariane.admin.v1.ClusterService/CleanBroker',
             ariane_dot_admin_dot_v1_dot_cluster__service__pb2.CleanBrokerRequest.SerializeToString,
             ariane_dot_admin_dot_v1_dot_cluster__service__pb2.CleanBrokerResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ForgetBroker(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ariane.admin.v1.ClusterService/ForgetBroker',
+            ariane_dot_admin_dot_v1_dot_cluster__service__pb2.ForgetBrokerRequest.SerializeToString,
+            ariane_dot_admin_dot_v1_dot_cluster__service__pb2.ForgetBrokerResponse.FromString,
             options,
             channel_credentials,
             insecure,

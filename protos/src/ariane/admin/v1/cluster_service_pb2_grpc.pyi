@@ -66,6 +66,14 @@ class ClusterServiceStub:
     its commit log, paced as at other times.
     Errors: BROKER_NOT_REGISTERED, NAME_SERVERS_UNREACHABLE, STORE_FULL.
     """
+    ForgetBroker: _grpc.UnaryUnaryMultiCallable[_cluster_service_pb2.ForgetBrokerRequest, _cluster_service_pb2.ForgetBrokerResponse]
+    """Has every name server forget a broker that has left undrained and does not come back: no route
+    names it as away any more, and new groups do not wait for it. What it kept, offsets of groups
+    too, is given up; if it comes back nevertheless, it registers as any other. Repeating is
+    harmless.
+    Errors: BROKER_ALIVE while a name server has it registered, BROKER_NOT_REGISTERED where all
+    answer and none names it as away, FIELD_INVALID, NAME_SERVERS_UNREACHABLE.
+    """
     DiagnoseCluster: _grpc.UnaryUnaryMultiCallable[_cluster_service_pb2.DiagnoseClusterRequest, _cluster_service_pb2.DiagnoseClusterResponse]
     """Examines the cluster: every name server, every address that a route may name, clocks, versions,
     subscriptions. What is wrong, and what to do.
@@ -108,6 +116,14 @@ class ClusterServiceAsyncStub(ClusterServiceStub):
     """Deletes what a broker keeps longer than it must, now and not at the set hour: whole segments of
     its commit log, paced as at other times.
     Errors: BROKER_NOT_REGISTERED, NAME_SERVERS_UNREACHABLE, STORE_FULL.
+    """
+    ForgetBroker: _aio.UnaryUnaryMultiCallable[_cluster_service_pb2.ForgetBrokerRequest, _cluster_service_pb2.ForgetBrokerResponse]  # type: ignore[assignment]
+    """Has every name server forget a broker that has left undrained and does not come back: no route
+    names it as away any more, and new groups do not wait for it. What it kept, offsets of groups
+    too, is given up; if it comes back nevertheless, it registers as any other. Repeating is
+    harmless.
+    Errors: BROKER_ALIVE while a name server has it registered, BROKER_NOT_REGISTERED where all
+    answer and none names it as away, FIELD_INVALID, NAME_SERVERS_UNREACHABLE.
     """
     DiagnoseCluster: _aio.UnaryUnaryMultiCallable[_cluster_service_pb2.DiagnoseClusterRequest, _cluster_service_pb2.DiagnoseClusterResponse]  # type: ignore[assignment]
     """Examines the cluster: every name server, every address that a route may name, clocks, versions,
@@ -190,6 +206,20 @@ class ClusterServiceServicer(metaclass=_abc_1.ABCMeta):
         """Deletes what a broker keeps longer than it must, now and not at the set hour: whole segments of
         its commit log, paced as at other times.
         Errors: BROKER_NOT_REGISTERED, NAME_SERVERS_UNREACHABLE, STORE_FULL.
+        """
+
+    @_abc_1.abstractmethod
+    def ForgetBroker(
+        self,
+        request: _cluster_service_pb2.ForgetBrokerRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_cluster_service_pb2.ForgetBrokerResponse, _abc.Awaitable[_cluster_service_pb2.ForgetBrokerResponse]]:
+        """Has every name server forget a broker that has left undrained and does not come back: no route
+        names it as away any more, and new groups do not wait for it. What it kept, offsets of groups
+        too, is given up; if it comes back nevertheless, it registers as any other. Repeating is
+        harmless.
+        Errors: BROKER_ALIVE while a name server has it registered, BROKER_NOT_REGISTERED where all
+        answer and none names it as away, FIELD_INVALID, NAME_SERVERS_UNREACHABLE.
         """
 
     @_abc_1.abstractmethod

@@ -179,6 +179,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """The topic is of type FIFO, and this name server does not have the order of its queues; `topic`.
     Another one may have it.
     """
+    ERROR_REASON_BROKER_ALIVE: _ErrorReason.ValueType  # 126
+    """The broker is registered, so nobody forgets it; `cluster`, `broker`, `address`."""
     ERROR_REASON_EPOCH_FENCED: _ErrorReason.ValueType  # 140
     """There is a newer primary, or the database of the set is an old copy; `epoch`, `primary`."""
     ERROR_REASON_LOG_DIVERGED: _ErrorReason.ValueType  # 141
@@ -387,6 +389,8 @@ ERROR_REASON_QUEUE_ORDER_UNKNOWN: ErrorReason.ValueType  # 125
 """The topic is of type FIFO, and this name server does not have the order of its queues; `topic`.
 Another one may have it.
 """
+ERROR_REASON_BROKER_ALIVE: ErrorReason.ValueType  # 126
+"""The broker is registered, so nobody forgets it; `cluster`, `broker`, `address`."""
 ERROR_REASON_EPOCH_FENCED: ErrorReason.ValueType  # 140
 """There is a newer primary, or the database of the set is an old copy; `epoch`, `primary`."""
 ERROR_REASON_LOG_DIVERGED: ErrorReason.ValueType  # 141

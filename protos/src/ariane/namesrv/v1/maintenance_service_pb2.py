@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from ariane.common.v1 import access_pb2 as ariane_dot_common_dot_v1_dot_access__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n+ariane/namesrv/v1/maintenance_service.proto\x12\x11\x61riane.namesrv.v1\x1a\x1d\x61riane/common/v1/access.proto\"1\n\x1aWipeWritePermissionRequest\x12\x13\n\x0b\x62roker_name\x18\x01 \x01(\t\"2\n\x1bWipeWritePermissionResponse\x12\x13\n\x0btopic_count\x18\x01 \x01(\x05\"4\n\x1dRestoreWritePermissionRequest\x12\x13\n\x0b\x62roker_name\x18\x01 \x01(\t\"5\n\x1eRestoreWritePermissionResponse\x12\x13\n\x0btopic_count\x18\x01 \x01(\x05\"C\n\x12PutKeyValueRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\t\x12\r\n\x05value\x18\x03 \x01(\t\"\x15\n\x13PutKeyValueResponse\"7\n\x15\x44\x65leteKeyValueRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\t\"\'\n\x16\x44\x65leteKeyValueResponse\x12\r\n\x05known\x18\x01 \x01(\x08\"P\n\x14ListKeyValuesRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"a\n\x15ListKeyValuesResponse\x12/\n\nkey_values\x18\x01 \x03(\x0b\x32\x1b.ariane.namesrv.v1.KeyValue\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"&\n\x08KeyValue\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t2\xf3\x04\n\x12MaintenanceService\x12\x80\x01\n\x13WipeWritePermission\x12-.ariane.namesrv.v1.WipeWritePermissionRequest\x1a..ariane.namesrv.v1.WipeWritePermissionResponse\"\n\xca\xf3\x18\x06\n\x04\x08\x05\x10\x01\x12\x89\x01\n\x16RestoreWritePermission\x12\x30.ariane.namesrv.v1.RestoreWritePermissionRequest\x1a\x31.ariane.namesrv.v1.RestoreWritePermissionResponse\"\n\xca\xf3\x18\x06\n\x04\x08\x05\x10\x01\x12h\n\x0bPutKeyValue\x12%.ariane.namesrv.v1.PutKeyValueRequest\x1a&.ariane.namesrv.v1.PutKeyValueResponse\"\n\xca\xf3\x18\x06\n\x04\x08\x05\x10\x01\x12q\n\x0e\x44\x65leteKeyValue\x12(.ariane.namesrv.v1.DeleteKeyValueRequest\x1a).ariane.namesrv.v1.DeleteKeyValueResponse\"\n\xca\xf3\x18\x06\n\x04\x08\x06\x10\x01\x12q\n\rListKeyValues\x12\'.ariane.namesrv.v1.ListKeyValuesRequest\x1a(.ariane.namesrv.v1.ListKeyValuesResponse\"\r\xca\xf3\x18\t\n\x04\x08\x07\x10\x01\x12\x01\x07\x42\x44\n\x14mq.ariane.namesrv.v1P\x01Z*ariane.mq/go/arianepb/namesrv/v1;namesrvv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n+ariane/namesrv/v1/maintenance_service.proto\x12\x11\x61riane.namesrv.v1\x1a\x1d\x61riane/common/v1/access.proto\"1\n\x1aWipeWritePermissionRequest\x12\x13\n\x0b\x62roker_name\x18\x01 \x01(\t\"2\n\x1bWipeWritePermissionResponse\x12\x13\n\x0btopic_count\x18\x01 \x01(\x05\"4\n\x1dRestoreWritePermissionRequest\x12\x13\n\x0b\x62roker_name\x18\x01 \x01(\t\"5\n\x1eRestoreWritePermissionResponse\x12\x13\n\x0btopic_count\x18\x01 \x01(\x05\"@\n\x13\x46orgetBrokerRequest\x12\x13\n\x0b\x62roker_name\x18\x01 \x01(\t\x12\x14\n\x0c\x63luster_name\x18\x02 \x01(\t\"+\n\x14\x46orgetBrokerResponse\x12\x13\n\x0btopic_count\x18\x01 \x01(\x05\"C\n\x12PutKeyValueRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\t\x12\r\n\x05value\x18\x03 \x01(\t\"\x15\n\x13PutKeyValueResponse\"7\n\x15\x44\x65leteKeyValueRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\t\"\'\n\x16\x44\x65leteKeyValueResponse\x12\r\n\x05known\x18\x01 \x01(\x08\"P\n\x14ListKeyValuesRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"a\n\x15ListKeyValuesResponse\x12/\n\nkey_values\x18\x01 \x03(\x0b\x32\x1b.ariane.namesrv.v1.KeyValue\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"&\n\x08KeyValue\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t2\xe0\x05\n\x12MaintenanceService\x12\x80\x01\n\x13WipeWritePermission\x12-.ariane.namesrv.v1.WipeWritePermissionRequest\x1a..ariane.namesrv.v1.WipeWritePermissionResponse\"\n\xca\xf3\x18\x06\n\x04\x08\x05\x10\x01\x12\x89\x01\n\x16RestoreWritePermission\x12\x30.ariane.namesrv.v1.RestoreWritePermissionRequest\x1a\x31.ariane.namesrv.v1.RestoreWritePermissionResponse\"\n\xca\xf3\x18\x06\n\x04\x08\x05\x10\x01\x12k\n\x0c\x46orgetBroker\x12&.ariane.namesrv.v1.ForgetBrokerRequest\x1a\'.ariane.namesrv.v1.ForgetBrokerResponse\"\n\xca\xf3\x18\x06\n\x04\x08\x05\x10\x01\x12h\n\x0bPutKeyValue\x12%.ariane.namesrv.v1.PutKeyValueRequest\x1a&.ariane.namesrv.v1.PutKeyValueResponse\"\n\xca\xf3\x18\x06\n\x04\x08\x05\x10\x01\x12q\n\x0e\x44\x65leteKeyValue\x12(.ariane.namesrv.v1.DeleteKeyValueRequest\x1a).ariane.namesrv.v1.DeleteKeyValueResponse\"\n\xca\xf3\x18\x06\n\x04\x08\x06\x10\x01\x12q\n\rListKeyValues\x12\'.ariane.namesrv.v1.ListKeyValuesRequest\x1a(.ariane.namesrv.v1.ListKeyValuesResponse\"\r\xca\xf3\x18\t\n\x04\x08\x07\x10\x01\x12\x01\x07\x42\x44\n\x14mq.ariane.namesrv.v1P\x01Z*ariane.mq/go/arianepb/namesrv/v1;namesrvv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,6 +37,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_MAINTENANCESERVICE'].methods_by_name['WipeWritePermission']._serialized_options = b'\312\363\030\006\n\004\010\005\020\001'
   _globals['_MAINTENANCESERVICE'].methods_by_name['RestoreWritePermission']._loaded_options = None
   _globals['_MAINTENANCESERVICE'].methods_by_name['RestoreWritePermission']._serialized_options = b'\312\363\030\006\n\004\010\005\020\001'
+  _globals['_MAINTENANCESERVICE'].methods_by_name['ForgetBroker']._loaded_options = None
+  _globals['_MAINTENANCESERVICE'].methods_by_name['ForgetBroker']._serialized_options = b'\312\363\030\006\n\004\010\005\020\001'
   _globals['_MAINTENANCESERVICE'].methods_by_name['PutKeyValue']._loaded_options = None
   _globals['_MAINTENANCESERVICE'].methods_by_name['PutKeyValue']._serialized_options = b'\312\363\030\006\n\004\010\005\020\001'
   _globals['_MAINTENANCESERVICE'].methods_by_name['DeleteKeyValue']._loaded_options = None
@@ -51,20 +53,24 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_RESTOREWRITEPERMISSIONREQUEST']._serialized_end=252
   _globals['_RESTOREWRITEPERMISSIONRESPONSE']._serialized_start=254
   _globals['_RESTOREWRITEPERMISSIONRESPONSE']._serialized_end=307
-  _globals['_PUTKEYVALUEREQUEST']._serialized_start=309
-  _globals['_PUTKEYVALUEREQUEST']._serialized_end=376
-  _globals['_PUTKEYVALUERESPONSE']._serialized_start=378
-  _globals['_PUTKEYVALUERESPONSE']._serialized_end=399
-  _globals['_DELETEKEYVALUEREQUEST']._serialized_start=401
-  _globals['_DELETEKEYVALUEREQUEST']._serialized_end=456
-  _globals['_DELETEKEYVALUERESPONSE']._serialized_start=458
-  _globals['_DELETEKEYVALUERESPONSE']._serialized_end=497
-  _globals['_LISTKEYVALUESREQUEST']._serialized_start=499
-  _globals['_LISTKEYVALUESREQUEST']._serialized_end=579
-  _globals['_LISTKEYVALUESRESPONSE']._serialized_start=581
-  _globals['_LISTKEYVALUESRESPONSE']._serialized_end=678
-  _globals['_KEYVALUE']._serialized_start=680
-  _globals['_KEYVALUE']._serialized_end=718
-  _globals['_MAINTENANCESERVICE']._serialized_start=721
-  _globals['_MAINTENANCESERVICE']._serialized_end=1348
+  _globals['_FORGETBROKERREQUEST']._serialized_start=309
+  _globals['_FORGETBROKERREQUEST']._serialized_end=373
+  _globals['_FORGETBROKERRESPONSE']._serialized_start=375
+  _globals['_FORGETBROKERRESPONSE']._serialized_end=418
+  _globals['_PUTKEYVALUEREQUEST']._serialized_start=420
+  _globals['_PUTKEYVALUEREQUEST']._serialized_end=487
+  _globals['_PUTKEYVALUERESPONSE']._serialized_start=489
+  _globals['_PUTKEYVALUERESPONSE']._serialized_end=510
+  _globals['_DELETEKEYVALUEREQUEST']._serialized_start=512
+  _globals['_DELETEKEYVALUEREQUEST']._serialized_end=567
+  _globals['_DELETEKEYVALUERESPONSE']._serialized_start=569
+  _globals['_DELETEKEYVALUERESPONSE']._serialized_end=608
+  _globals['_LISTKEYVALUESREQUEST']._serialized_start=610
+  _globals['_LISTKEYVALUESREQUEST']._serialized_end=690
+  _globals['_LISTKEYVALUESRESPONSE']._serialized_start=692
+  _globals['_LISTKEYVALUESRESPONSE']._serialized_end=789
+  _globals['_KEYVALUE']._serialized_start=791
+  _globals['_KEYVALUE']._serialized_end=829
+  _globals['_MAINTENANCESERVICE']._serialized_start=832
+  _globals['_MAINTENANCESERVICE']._serialized_end=1568
 # @@protoc_insertion_point(module_scope)

@@ -107,6 +107,54 @@ class RestoreWritePermissionResponse(_message.Message):
 Global___RestoreWritePermissionResponse: _TypeAlias = RestoreWritePermissionResponse  # noqa: Y015
 
 @_typing.final
+class ForgetBrokerRequest(_message.Message):
+    """Forgets a broker."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BROKER_NAME_FIELD_NUMBER: _builtins.int
+    CLUSTER_NAME_FIELD_NUMBER: _builtins.int
+    broker_name: _builtins.str
+    """The broker's name."""
+    cluster_name: _builtins.str
+    """Its cluster. Empty: brokers of that name in all clusters."""
+    def __init__(
+        self,
+        *,
+        broker_name: _builtins.str = ...,
+        cluster_name: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_name", b"broker_name", "cluster_name", b"cluster_name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ForgetBrokerRequest: _TypeAlias = ForgetBrokerRequest  # noqa: Y015
+
+@_typing.final
+class ForgetBrokerResponse(_message.Message):
+    """Answers a forgetting."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_COUNT_FIELD_NUMBER: _builtins.int
+    topic_count: _builtins.int
+    """How many topics' routes named it as away."""
+    def __init__(
+        self,
+        *,
+        topic_count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["topic_count", b"topic_count"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ForgetBrokerResponse: _TypeAlias = ForgetBrokerResponse  # noqa: Y015
+
+@_typing.final
 class PutKeyValueRequest(_message.Message):
     """Sets a key's value."""
 

@@ -45,6 +45,11 @@ class MaintenanceServiceStub(object):
                 request_serializer=ariane_dot_namesrv_dot_v1_dot_maintenance__service__pb2.RestoreWritePermissionRequest.SerializeToString,
                 response_deserializer=ariane_dot_namesrv_dot_v1_dot_maintenance__service__pb2.RestoreWritePermissionResponse.FromString,
                 _registered_method=True)
+        self.ForgetBroker = channel.unary_unary(
+                '/ariane.namesrv.v1.MaintenanceService/ForgetBroker',
+                request_serializer=ariane_dot_namesrv_dot_v1_dot_maintenance__service__pb2.ForgetBrokerRequest.SerializeToString,
+                response_deserializer=ariane_dot_namesrv_dot_v1_dot_maintenance__service__pb2.ForgetBrokerResponse.FromString,
+                _registered_method=True)
         self.PutKeyValue = channel.unary_unary(
                 '/ariane.namesrv.v1.MaintenanceService/PutKeyValue',
                 request_serializer=ariane_dot_namesrv_dot_v1_dot_maintenance__service__pb2.PutKeyValueRequest.SerializeToString,
@@ -79,6 +84,15 @@ class MaintenanceServiceServicer(object):
     def RestoreWritePermission(self, request, context):
         """Gives the write permission back. Repeating is harmless.
         Errors: BROKER_NOT_REGISTERED; FEATURE_NOT_AVAILABLE where the name server has no data path.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ForgetBroker(self, request, context):
+        """Forgets a broker that has left undrained, so that no route names it as away and no group waits
+        for it. Repeating is harmless. If it comes back, it registers as any other.
+        Errors: BROKER_ALIVE while it is registered, FIELD_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -120,6 +134,11 @@ def add_MaintenanceServiceServicer_to_server(servicer, server):
                     servicer.RestoreWritePermission,
                     request_deserializer=ariane_dot_namesrv_dot_v1_dot_maintenance__service__pb2.RestoreWritePermissionRequest.FromString,
                     response_serializer=ariane_dot_namesrv_dot_v1_dot_maintenance__service__pb2.RestoreWritePermissionResponse.SerializeToString,
+            ),
+            'ForgetBroker': grpc.unary_unary_rpc_method_handler(
+                    servicer.ForgetBroker,
+                    request_deserializer=ariane_dot_namesrv_dot_v1_dot_maintenance__service__pb2.ForgetBrokerRequest.FromString,
+                    response_serializer=ariane_dot_namesrv_dot_v1_dot_maintenance__service__pb2.ForgetBrokerResponse.SerializeToString,
             ),
             'PutKeyValue': grpc.unary_unary_rpc_method_handler(
                     servicer.PutKeyValue,
@@ -192,6 +211,33 @@ class MaintenanceService(object):
             '/ariane.namesrv.v1.MaintenanceService/RestoreWritePermission',
             ariane_dot_namesrv_dot_v1_dot_maintenance__service__pb2.RestoreWritePermissionRequest.SerializeToString,
             ariane_dot_namesrv_dot_v1_dot_maintenance__service__pb2.RestoreWritePermissionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ForgetBroker(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ariane.namesrv.v1.MaintenanceService/ForgetBroker',
+            ariane_dot_namesrv_dot_v1_dot_maintenance__service__pb2.ForgetBrokerRequest.SerializeToString,
+            ariane_dot_namesrv_dot_v1_dot_maintenance__service__pb2.ForgetBrokerResponse.FromString,
             options,
             channel_credentials,
             insecure,

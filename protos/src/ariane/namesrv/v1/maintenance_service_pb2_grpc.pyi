@@ -43,6 +43,11 @@ class MaintenanceServiceStub:
     """Gives the write permission back. Repeating is harmless.
     Errors: BROKER_NOT_REGISTERED; FEATURE_NOT_AVAILABLE where the name server has no data path.
     """
+    ForgetBroker: _grpc.UnaryUnaryMultiCallable[_maintenance_service_pb2.ForgetBrokerRequest, _maintenance_service_pb2.ForgetBrokerResponse]
+    """Forgets a broker that has left undrained, so that no route names it as away and no group waits
+    for it. Repeating is harmless. If it comes back, it registers as any other.
+    Errors: BROKER_ALIVE while it is registered, FIELD_INVALID.
+    """
     PutKeyValue: _grpc.UnaryUnaryMultiCallable[_maintenance_service_pb2.PutKeyValueRequest, _maintenance_service_pb2.PutKeyValueResponse]
     """Sets a key's value in a namespace, such as the queue order of a topic. Kept on disk. Repeating
     is harmless.
@@ -69,6 +74,11 @@ class MaintenanceServiceAsyncStub(MaintenanceServiceStub):
     RestoreWritePermission: _aio.UnaryUnaryMultiCallable[_maintenance_service_pb2.RestoreWritePermissionRequest, _maintenance_service_pb2.RestoreWritePermissionResponse]  # type: ignore[assignment]
     """Gives the write permission back. Repeating is harmless.
     Errors: BROKER_NOT_REGISTERED; FEATURE_NOT_AVAILABLE where the name server has no data path.
+    """
+    ForgetBroker: _aio.UnaryUnaryMultiCallable[_maintenance_service_pb2.ForgetBrokerRequest, _maintenance_service_pb2.ForgetBrokerResponse]  # type: ignore[assignment]
+    """Forgets a broker that has left undrained, so that no route names it as away and no group waits
+    for it. Repeating is harmless. If it comes back, it registers as any other.
+    Errors: BROKER_ALIVE while it is registered, FIELD_INVALID.
     """
     PutKeyValue: _aio.UnaryUnaryMultiCallable[_maintenance_service_pb2.PutKeyValueRequest, _maintenance_service_pb2.PutKeyValueResponse]  # type: ignore[assignment]
     """Sets a key's value in a namespace, such as the queue order of a topic. Kept on disk. Repeating
@@ -105,6 +115,17 @@ class MaintenanceServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_maintenance_service_pb2.RestoreWritePermissionResponse, _abc.Awaitable[_maintenance_service_pb2.RestoreWritePermissionResponse]]:
         """Gives the write permission back. Repeating is harmless.
         Errors: BROKER_NOT_REGISTERED; FEATURE_NOT_AVAILABLE where the name server has no data path.
+        """
+
+    @_abc_1.abstractmethod
+    def ForgetBroker(
+        self,
+        request: _maintenance_service_pb2.ForgetBrokerRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_maintenance_service_pb2.ForgetBrokerResponse, _abc.Awaitable[_maintenance_service_pb2.ForgetBrokerResponse]]:
+        """Forgets a broker that has left undrained, so that no route names it as away and no group waits
+        for it. Repeating is harmless. If it comes back, it registers as any other.
+        Errors: BROKER_ALIVE while it is registered, FIELD_INVALID.
         """
 
     @_abc_1.abstractmethod

@@ -156,7 +156,8 @@ class Route(_message.Message):
     @_builtins.property
     def away_broker_names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Names of brokers that had the topic, and have left within the last day, undrained: offsets of a
-        group may be there and nowhere else. A name server that has restarted since knows none.
+        group may be there and nowhere else. A name server that has restarted since knows none; an
+        operator who knows that one does not come back has it forgotten.
         """
 
     def __init__(
@@ -371,6 +372,42 @@ class RefusedTopic(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RefusedTopic: _TypeAlias = RefusedTopic  # noqa: Y015
+
+@_typing.final
+class AwayBroker(_message.Message):
+    """A broker that left within the last day, undrained, and that routes of its topics name as away."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CLUSTER_NAME_FIELD_NUMBER: _builtins.int
+    BROKER_NAME_FIELD_NUMBER: _builtins.int
+    TOPIC_COUNT_FIELD_NUMBER: _builtins.int
+    LEAVE_TIME_FIELD_NUMBER: _builtins.int
+    cluster_name: _builtins.str
+    """The cluster of the broker."""
+    broker_name: _builtins.str
+    """The broker's name."""
+    topic_count: _builtins.int
+    """How many topics it had."""
+    @_builtins.property
+    def leave_time(self) -> _timestamp_pb2.Timestamp:
+        """When it left, by the name server's clock."""
+
+    def __init__(
+        self,
+        *,
+        cluster_name: _builtins.str = ...,
+        broker_name: _builtins.str = ...,
+        topic_count: _builtins.int = ...,
+        leave_time: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["leave_time", b"leave_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_name", b"broker_name", "cluster_name", b"cluster_name", "leave_time", b"leave_time", "topic_count", b"topic_count"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AwayBroker: _TypeAlias = AwayBroker  # noqa: Y015
 
 @_typing.final
 class RefusedBroker(_message.Message):

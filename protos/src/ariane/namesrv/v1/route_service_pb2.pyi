@@ -226,6 +226,7 @@ class ListBrokersResponse(_message.Message):
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     WARMING_UP_FIELD_NUMBER: _builtins.int
     REFUSED_BROKERS_FIELD_NUMBER: _builtins.int
+    AWAY_BROKERS_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
     """Empty at the end."""
     warming_up: _builtins.bool
@@ -238,6 +239,12 @@ class ListBrokersResponse(_message.Message):
     def refused_brokers(self) -> _containers.RepeatedCompositeFieldContainer[_route_pb2.RefusedBroker]:
         """Brokers that were refused lately; of all clusters or of the one, on each page."""
 
+    @_builtins.property
+    def away_brokers(self) -> _containers.RepeatedCompositeFieldContainer[_route_pb2.AwayBroker]:
+        """Brokers that routes name as away; of all clusters or of the one, on each page, those that are
+        away longest first.
+        """
+
     def __init__(
         self,
         *,
@@ -245,10 +252,11 @@ class ListBrokersResponse(_message.Message):
         next_page_token: _builtins.str = ...,
         warming_up: _builtins.bool = ...,
         refused_brokers: _abc.Iterable[_route_pb2.RefusedBroker] | None = ...,
+        away_brokers: _abc.Iterable[_route_pb2.AwayBroker] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["brokers", b"brokers", "next_page_token", b"next_page_token", "refused_brokers", b"refused_brokers", "warming_up", b"warming_up"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["away_brokers", b"away_brokers", "brokers", b"brokers", "next_page_token", b"next_page_token", "refused_brokers", b"refused_brokers", "warming_up", b"warming_up"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

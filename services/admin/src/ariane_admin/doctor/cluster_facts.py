@@ -16,7 +16,7 @@ from ariane.broker.v1.client_service_pb2 import (
     SubscriptionConflict,
 )
 from ariane.common.v1.process_service_pb2 import GetProcessStateRequest, ProcessState
-from ariane.namesrv.v1.route_pb2 import BrokerIdentity, BrokerLiveness, RefusedBroker
+from ariane.namesrv.v1.route_pb2 import AwayBroker, BrokerIdentity, BrokerLiveness, RefusedBroker
 from ariane.namesrv.v1.route_service_pb2 import ListBrokersRequest
 from ariane.replication.v1.replica_set_service_pb2 import (
     GetReplicaSetRequest,
@@ -65,6 +65,9 @@ class NameServerFacts:
     warming_up: bool = False
     orders: Mapping[str, str] = field(default_factory=dict)
     """Its orders of queues, by topic."""
+
+    away: Sequence[AwayBroker] = ()
+    """Brokers that have left and that it names as away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +188,14 @@ async def _ask_name_server(
             if not token:
                 orders = await queue_orders(doors, address, CALL_SECONDS_MAX)
                 return NameServerFacts(
-                    address, "", process, brokers, page.refused_brokers, warming_up, orders
+                    address,
+                    "",
+                    process,
+                    brokers,
+                    page.refused_brokers,
+                    warming_up,
+                    orders,
+                    page.away_brokers,
                 )
     except CallError as error:
         return NameServerFacts(address, f"does not answer: {error}")

@@ -17,6 +17,7 @@ from ariane.namesrv.v1.route_pb2 import BrokerIdentity
 from ariane_admin.asking.absent_brokers import topics_of_absent
 from ariane_admin.counted import counted
 from ariane_admin.doctor import (
+    away_rules,
     backlog_rules,
     certificate_rules,
     gateway_rules,
@@ -403,6 +404,7 @@ RULES: Final[Sequence[Callable[[ClusterFacts], Iterable[Finding]]]] = (
     _recoveries,
     _unread_queues,
     _subscription_conflicts,
+    *away_rules.RULES,
     *replica_rules.RULES,
     *certificate_rules.RULES,
     *gateway_rules.RULES,

@@ -23,6 +23,7 @@ from ariane.common.v1.process_service_pb2 import GetProcessStateRequest
 from ariane.namesrv.v1.route_pb2 import BrokerLiveness
 from ariane.namesrv.v1.route_service_pb2 import ListBrokersRequest
 from ariane_admin.asking.changing import broker_maintenance
+from ariane_admin.asking.changing.broker_forgetting import forget
 from ariane_admin.asking.cluster_doors import (
     CALL_SECONDS_MAX,
     PAGE_SIZE,
@@ -36,10 +37,11 @@ from ariane_admin.doctor.diagnosis import diagnose
 from ariane_admin.doctor.findings import Severity
 from ariane_admin.servicers.cluster_access import ClusterAccess
 from ariane_admin.servicers.rates import RateMemory, Rates
+from ariane_admin.times import timestamp_of
 from ariane_record.names import is_system_group, is_system_topic
 from ariane_sdk import LiveBroker, QueueLag
 from ariane_sdk.errors import CallError, NameServersUnreachable
-from ariane_servicekit import Clock, ServiceError
+from ariane_servicekit import Clock, ServiceError, field_invalid
 
 _Context = aio.ServicerContext[Any, Any]
 
@@ -158,6 +160,24 @@ class ClusterServicer(ClusterServiceServicer):
         call = self._doors.brokers(broker.address).CleanBroker(asked, timeout=CALL_SECONDS_MAX)
         cleaned = await answer_of(call, broker_peer(broker))
         return cluster_pb.CleanBrokerResponse(cleaned=cleaned)
+
+    async def ForgetBroker(
+        self, request: cluster_pb.ForgetBrokerRequest, context: _Context
+    ) -> cluster_pb.ForgetBrokerResponse:
+        """Forget a broker that does not come back."""
+        if not request.broker_name:
+            raise field_invalid("broker_name", "is required")
+        done = await forget(
+            self._doors,
+            request.broker_name,
+            cluster_name=request.cluster_name,
+            only_tell=request.validate_only,
+        )
+        return cluster_pb.ForgetBrokerResponse(
+            topic_count=done.topic_count,
+            leave_time=timestamp_of(done.left),
+            not_told=done.not_told,
+        )
 
     async def DiagnoseCluster(
         self, request: cluster_pb.DiagnoseClusterRequest, context: _Context

@@ -37,6 +37,7 @@ _STATUSES_BY_REASON: Mapping[str, ExitStatus] = MappingProxyType(
         "GROUP_NAME_ILLEGAL": ExitStatus.USAGE,
         "SETTING_INVALID": ExitStatus.USAGE,
         "TOPIC_NAME_ILLEGAL": ExitStatus.USAGE,
+        "BROKER_ALIVE": ExitStatus.REFUSED,
         "BROKER_NOT_PRIMARY": ExitStatus.UNREACHABLE,
         "BROKER_NOT_REGISTERED": ExitStatus.NOT_FOUND,
         "CLIENT_NOT_ATTACHED": ExitStatus.NOT_FOUND,
