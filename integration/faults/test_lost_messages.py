@@ -142,7 +142,7 @@ async def test_a_lost_message_is_told_and_counted(cluster, caplog):
             assert await reading.take(COUNT - 1) == OTHERS, kind
             assert consumer.lost_message_count == 1, kind
         (said,) = [each.getMessage() for each in caplog.records if each.levelno >= logging.ERROR]
-        assert f"1 messages from queue offset {DAMAGED} on are lost" in said, kind
+        assert f"1 message from queue offset {DAMAGED} on is lost" in said, kind
 
 
 async def test_a_lost_message_is_an_error_where_it_is_to_be_one(cluster):

@@ -243,7 +243,7 @@ async def test_a_group_goes_on_behind_a_damaged_body_which_becomes_a_dead_letter
         async with pulled(even) as consumer:
             assert await numbers(consumer, 9) == [0, 2, *range(6, 20, 2)]
     (told,) = [each.getMessage() for each in caplog.records if "cannot be read" in each.message]
-    assert f"1 messages of {topic}" in told
+    assert f"1 message of {topic}" in told
     assert "dead letters: at 4: " in told
     async with QueueReader(ariane_name_servers) as reader:
         stored = await reader.stored_offsets(group, topic)

@@ -214,7 +214,7 @@ def test_each_command_does_its_work(
 
     assert archived.output == f"25 messages archived to {folder}\n"
     assert replayed.output == f"25 messages of {source} sent to {target}\n"
-    assert reported.output == f"25 messages of 1 topics, reported in {page}\n"
+    assert reported.output == f"25 messages of 1 topic, reported in {page}\n"
     assert reading(target).load().count() == 50
     assert f"archive-{source}" in page.read_text()
 

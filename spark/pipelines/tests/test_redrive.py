@@ -426,7 +426,7 @@ def test_the_command(spark, local_cluster, new_topic, give_up, reading, tmp_path
     assert {each["last_error"] for each in told["reasons"]} == {"no amount", "no currency"}
     assert again.exit_code == 1
     assert bodies_of(reading, other).total() == 9
-    assert "0 of 1 dead letters" in again.output
+    assert "0 of 1 dead letter of" in again.output
     assert again.output.endswith("1 failed; 9 were sent before.\n")
     assert bodies_of(reading, other) == Counter(b"%d!" % n for n in range(10) if n != 3)
     refused = run("--repair", "my_fixes:nothing")

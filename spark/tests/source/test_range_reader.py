@@ -124,7 +124,7 @@ def test_messages_that_are_gone_fail_the_read_and_say_everything(cluster):
 def test_damaged_messages_are_a_loss(cluster, caplog):
     queue = cluster.add("orders", "broker-a", 0, 10)
     cluster.lost = [(3, 2)]
-    with pytest.raises(DataLost, match="2 messages from 3 on are lost: their records are damaged"):
+    with pytest.raises(DataLost, match="2 messages from 3 on are lost: damaged in the broker"):
         read(cluster, QueueRange(queue, 1, 8))
 
     with caplog.at_level(logging.WARNING):

@@ -206,7 +206,7 @@ def test_a_start_of_the_user_that_is_not_kept_is_told_at_once_or_moved(
     before, behind = (json.dumps(offsets(**at)) for at in ({"broker_a": 1}, {"broker_b": 9}))
 
     for own, clause in (
-        (before, r"orders@broker-a#0: .* 1 messages are lost"),
+        (before, r"orders@broker-a#0: .* 1 message is lost"),
         (behind, "orders@broker-b#0: was to be read from 9 on, but ends at 5"),
     ):
         with pytest.raises(DataLost, match=clause):

@@ -29,4 +29,4 @@ async def test_who_ends_calls_a_broker_that_hangs_once_and_tells_what_is_lost(ca
         trace.ended("orders", str(number), "commit")
     await trace.close()
     assert calls == [3.0]
-    assert f"{2 * STEPS_PER_CALL_MAX + 1} steps of message traces are lost" in caplog.text
+    assert f"lost, of message traces: {2 * STEPS_PER_CALL_MAX + 1:,} steps" in caplog.text

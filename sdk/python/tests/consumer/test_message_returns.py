@@ -51,7 +51,7 @@ async def test_a_message_that_is_refused_by_itself_is_left_and_the_others_are_no
         ReturnedMessage(attempts=1), ReturnedMessage(error=refusal), ReturnedMessage(attempts=1)
     )
     assert left == [MESSAGES[1]]
-    assert "1 messages of" in caplog.text
+    assert "1 message of" in caplog.text
     assert "from 1 on, cannot be sent back" in caplog.text
 
 

@@ -1,8 +1,7 @@
-"""Counts of things, as people say them."""
+"""Counts of things in texts: the house's words, under this member's name."""
 
 from __future__ import annotations
 
+from ariane_record.counted import are, counted
 
-def counted(count: int, thing: str) -> str:
-    """A count with its thing: ``1 broker``, ``1,204 messages``."""
-    return f"{count:,} {thing}{'s' * (count != 1)}"
+__all__ = ["are", "counted"]

@@ -132,5 +132,5 @@ def test_a_relay_that_gets_nowhere_says_why_and_ends_with_a_status(sessions, cap
     assert main(["outbox", "relay", "shop", *nobody]) == ExitStatus.UNREACHABLE
     *warnings, end = capfd.readouterr().err.splitlines()
     assert "messages of the outbox for orders wait" in warnings[0]
-    assert "2 messages of outbox shop wait, and none was sent or parked for 1 s" in end
+    assert "outbox shop has 2 messages that wait, and none was sent or parked for 1 s" in end
     assert "127.0.0.1:1" in end

@@ -109,7 +109,7 @@ async def test_a_redrive_is_not_stuck_for_longer_than_callers_wait(stub, judged,
     with pytest.raises(AioRpcError) as stuck:
         await stub.RedriveDeadLetters(letter_pb.RedriveDeadLettersRequest(consumer_group=GROUP))
     assert stuck.value.code() is StatusCode.UNAVAILABLE
-    assert "does not go on; 3 dead letters were sent back" in stuck.value.details()
+    assert "does not go on; sent back: 3 dead letters" in stuck.value.details()
     assert entered.is_set()
 
 

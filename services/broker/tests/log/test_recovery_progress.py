@@ -38,4 +38,4 @@ def test_an_older_checkpoint_is_noted(tmp_path):
     assert report_of(2) == []
     (tmp_path / "checkpoint").write_bytes(older)
     (note,) = report_of(1)
-    assert note.startswith("2 records were scanned")
+    assert note.startswith("2 records scanned")

@@ -8,6 +8,7 @@ from html import escape
 from typing import Final
 
 from ariane_pipelines.report_facts import ReportFacts
+from ariane_record.counted import counted
 
 _CHART_WIDTH: Final = 600
 _CHART_HEIGHT: Final = 60
@@ -117,7 +118,8 @@ def _trace_tables(facts: ReportFacts) -> str:
     traces = facts.traces
     if not traces.trace_count:
         return '<p class="none">No message carries a trace: no producer measures.</p>'
-    parts = [f"<p>{traces.traced_count:,} messages of {traces.trace_count:,} traces.</p>"]
+    messages, of = counted(traces.traced_count, "message"), counted(traces.trace_count, "trace")
+    parts = [f"<p>{messages} of {of}.</p>"]
     for trace in traces.longest:
         rows = [
             f"<tr><td>{escape(step.topic)}<td>{escape(step.place)}<td>{escape(step.tag or '')}"
@@ -127,7 +129,7 @@ def _trace_tables(facts: ReportFacts) -> str:
             f"<td>{escape(', '.join(step.waited_for_by))}"
             for step in trace.steps
         ]
-        length = f"{trace.message_count:,} messages in {trace.seconds:,.3f} s"
+        length = f"{counted(trace.message_count, 'message')} in {trace.seconds:,.3f} s"
         parts.append(f"<h3>{escape(trace.trace_id)}: {length}</h3>")
         parts.append(_table(_TRACE_HEAD, rows, ""))
         if trace.message_count > len(rows):

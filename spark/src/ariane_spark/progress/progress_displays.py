@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from ariane_record.counted import counted
 from ariane_spark.progress.query_progress import QueryProgress
 
 if TYPE_CHECKING:
@@ -61,11 +62,11 @@ class ProgressLog:
         self._next_s[query] = now + self._interval_s
         furthest = max(progress.lags, key=lambda queue: progress.lags[queue])
         _log.info(
-            "query %s, micro-batch %d: %d rows, %d messages behind (%s: %d)",
+            "query %s, micro-batch %d: %s, %s behind (%s: %d)",
             query,
             progress.batch_id,
-            self._counted.pop(query),
-            progress.lag,
+            counted(self._counted.pop(query), "row"),
+            counted(progress.lag, "message"),
             furthest,
             progress.lags[furthest],
         )

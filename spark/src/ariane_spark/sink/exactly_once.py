@@ -28,6 +28,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.taskcontext import TaskContext
 
+from ariane_record.counted import counted
 from ariane_sdk import errors as sdk_errors
 from ariane_sdk.errors import ArianeError
 from ariane_spark.calls.batch_transactions import Attempt, BatchTransactions
@@ -246,8 +247,9 @@ def _is_decided(step: Callable[[], None]) -> bool:
 def _differs(error: sdk_errors.BatchDiffers, batch: SinkBatch, contents: Contents) -> str:
     before = "too long ago to tell whether it is the same"
     if error.committed_count is not None:
-        before = f"with other rows, {error.committed_count} messages"
-    return f"{batch}, now {contents.row_count} messages, was committed before, {before}"
+        before = f"with other rows, {counted(error.committed_count, 'message')}"
+    now = counted(contents.row_count, "message")
+    return f"{batch}, now {now}, was committed before, {before}"
 
 
 def _forgotten(batch: SinkBatch) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Final, NoReturn
 
+from ariane_record.counted import are, counted
 from ariane_sdk import MessageQueue
 from ariane_spark.errors import DataLost
 from ariane_spark.positions.offsets import Bounds
@@ -92,9 +93,10 @@ class DataLossPolicy:
             self._report(f"{queue}: was to be read from {begin} on, but ends at {kept.latest}")
             return
         readable = max(0, min(end, kept.latest) - max(begin, kept.earliest))
+        lost = max(0, end - begin) - readable
         self._report(
             f"{queue}: [{begin}, {end}) was to be read, [{kept.earliest}, {kept.latest}) is kept;"
-            f" {max(0, end - begin) - readable} messages are lost"
+            f" {counted(lost, 'message')} {are(lost)} lost"
         )
 
     def ended_early(self, queue: MessageQueue, begin: int, end: int) -> None:
@@ -105,7 +107,7 @@ class DataLossPolicy:
         """
         self._report(
             f"{queue}: [{begin}, {end}) was to be read, but the queue ends at {begin};"
-            f" {end - begin} messages are lost"
+            f" {counted(end - begin, 'message')} {are(end - begin)} lost"
         )
 
     def damaged(self, queue: MessageQueue, first: int, count: int) -> None:
@@ -115,7 +117,8 @@ class DataLossPolicy:
             DataLost: A loss ends the query.
         """
         self._report(
-            f"{queue}: {count} messages from {first} on are lost: their records are damaged"
+            f"{queue}: {counted(count, 'message')} from {first} on {are(count)} lost: damaged in"
+            " the broker"
         )
 
     def _report(self, text: str, instead: str = "") -> None:

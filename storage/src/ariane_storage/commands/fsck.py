@@ -10,6 +10,7 @@ from typing import Final
 
 import click
 
+from ariane_record.counted import counted
 from ariane_storage.commands.output import (
     EXIT_DAMAGED,
     EXIT_FAILED,
@@ -103,9 +104,9 @@ def _print(findings: list[Finding], output_format: str) -> None:
 def _summary(records: int, findings: list[Finding]) -> str:
     """Summarise the findings in words."""
     if not findings:
-        return f"{records} records, no problem found"
+        return f"{counted(records, 'record')}, no problem found"
     counts = Counter(finding.state for finding in findings)
-    parts = [f"{records} records"]
+    parts = [counted(records, "record")]
     if to_repair := counts[FindingState.OPEN]:
         parts.append(f"{to_repair} to repair")
     else:
@@ -113,7 +114,7 @@ def _summary(records: int, findings: list[Finding]) -> str:
     if by_hand := counts[FindingState.BY_HAND]:
         parts.append(f"{by_hand} to fix by hand")
     if ranges := counts[FindingState.QUARANTINED]:
-        parts.append(f"{ranges} {'range' if ranges == 1 else 'ranges'} quarantined")
+        parts.append(f"{counted(ranges, 'range')} quarantined")
     if lost := lost_messages(findings):
-        parts.append(f"{lost} {'message' if lost == 1 else 'messages'} lost for good")
+        parts.append(f"{counted(lost, 'message')} lost for good")
     return ", ".join(parts)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from ariane.broker.v1.pull_service_pb2 import LostRun
+from ariane_record.counted import are, counted
 from ariane_sdk.client import messaging_names as semconv
 from ariane_sdk.client.telemetry import SCOPE
 from ariane_sdk.errors import MessagesLost
@@ -49,8 +50,8 @@ class LostMessages:
         if self._fails:
             first, count = runs[0]
             raise MessagesLost(
-                f"{queue}: {count} messages from queue offset {first} on are lost: their records"
-                " are damaged in the broker. To pass over them, do not set fail_on_lost_messages",
+                f"{queue}: {counted(count, 'message')} from queue offset {first} on {are(count)}"
+                " lost: damaged in the broker. To pass over such, do not set fail_on_lost_messages",
                 reason="MESSAGES_LOST",
                 metadata={"queue_offset": str(first), "count": str(count)},
             )
@@ -66,11 +67,11 @@ class LostMessages:
                     attributes[semconv.CONSUMER_GROUP] = self._group
                 self._counter.add(count, attributes)
             logger.error(
-                "%s: %d messages from queue offset %d on are lost: their records are damaged in"
-                " the broker; they are passed over",
+                "%s: %s from queue offset %d on %s lost, damaged in the broker, and passed over",
                 queue,
-                count,
+                counted(count, "message"),
                 first,
+                are(count),
             )
 
 

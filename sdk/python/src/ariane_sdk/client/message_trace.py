@@ -18,6 +18,7 @@ import grpc
 
 from ariane.broker.v1.send_service_pb2 import SendMessagesRequest
 from ariane.common.v1.message_pb2 import Message as WireMessage
+from ariane_record.counted import counted
 from ariane_record.names import TRACE_PARENT, TRACE_TOPIC
 from ariane_record.single.message_trace import (
     STEPS_PER_MESSAGE_MAX,
@@ -247,7 +248,8 @@ class MessageTrace:
                     # Each further call to a hanging broker would take as long again.
                     self._lost_count += len(self._steps)
                     self._steps = []
-                _log.warning("%d steps of message traces are lost: %s", self._lost_count, error)
+                count = counted(self._lost_count, "step")
+                _log.warning("lost, of message traces: %s: %s", count, error)
                 self._lost_count = 0
 
     async def _write(self, steps: Sequence[TraceStep]) -> None:

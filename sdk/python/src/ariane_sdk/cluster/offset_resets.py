@@ -14,6 +14,7 @@ from ariane.broker.v1.offset_service_pb2 import (
     QueueConsumerOffset,
     ResetConsumerOffsetsRequest,
 )
+from ariane_record.counted import counted
 from ariane_sdk.checks.queue_arguments import checked_offsets
 from ariane_sdk.client.broker_calls import answer_of, peer_name, read_address
 from ariane_sdk.consumer.offsets.start_position import StartPosition, checked_start
@@ -136,6 +137,6 @@ class OffsetResets:
         if serious:
             if isinstance(serious[0], CallError):
                 done = len(brokers) - len(errors)
-                serious[0].add_note(f"{done} of {len(brokers)} brokers did it")
+                serious[0].add_note(f"{done} of {counted(len(brokers), 'broker')} did it")
             raise serious[0]
         return dict(sorted(offsets.items()))

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import Final
 
+from ariane_record.counted import counted
 from ariane_sdk.errors import CallError, ServiceUnavailable, TopicExists
 from ariane_sdk.routing.failover import Failover
 from ariane_sdk.routing.live_broker import LiveBroker
@@ -46,7 +47,7 @@ async def at_every_primary(
     if errors:
         if isinstance(errors[0], CallError) and len(brokers) > 1:
             done = len(brokers) - len(errors)
-            errors[0].add_note(f"{done} of {len(brokers)} brokers did it")
+            errors[0].add_note(f"{done} of {counted(len(brokers), 'broker')} did it")
         raise errors[0]
 
 

@@ -401,7 +401,7 @@ class OwnedQueues:
                     ready = [queue for queue in missing if queue not in self._releases]
                     unknown.update(await self._begin(ready))
                 except CallError as error:
-                    logger.info("%d queues are taken over later: %s", len(missing), error)
+                    logger.info("queues that are taken over later: %d: %s", len(missing), error)
                     self._failover.note(error, dict.fromkeys(queue.topic for queue in missing))
                 # At once: two members that wait for each other's queues would wait for ever.
                 await self._give_back_idle([q for q in queues if q not in self._wanted])

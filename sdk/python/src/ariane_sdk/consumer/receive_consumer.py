@@ -10,6 +10,7 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from ariane.broker.v1.receive_service_pb2 import ReceiveOrder
+from ariane_record.counted import counted
 from ariane_record.encoding.kept_memory import expect_large_blocks
 from ariane_sdk.checks.limits import check_timeout, checked_group
 from ariane_sdk.checks.queue_arguments import checked_count
@@ -440,7 +441,8 @@ class ReceiveConsumer(StatelessClient):
         try:
             await self._member.extend(*messages, seconds=0)
         except ArianeError as error:
-            logger.warning("%d messages come again later: %s", len(messages), error)
+            count = counted(len(messages), "message")
+            logger.warning("%s will come again later: %s", count, error)
 
     def _facts(self) -> dict[str, str]:
         kept = sum(map(len, self._fetched.kept))

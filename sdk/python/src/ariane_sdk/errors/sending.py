@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ariane_record.counted import counted
 from ariane_sdk.errors.root import ArianeError
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class BatchSendError(SendError):
         failures = [outcome for outcome in outcomes if isinstance(outcome, ArianeError)]
         first = f"; the first: {failures[0]}" if failures else ""
         super().__init__(
-            f"{len(failures)} of {len(outcomes)} messages were not acknowledged{first}",
+            f"not acknowledged: {len(failures)} of {counted(len(outcomes), 'message')}{first}",
             outcome_unknown=any(failure.outcome_unknown for failure in failures),
             retriable=all(failure.retriable for failure in failures),
         )
@@ -54,8 +55,8 @@ class ColumnsSendError(SendError):
     ) -> None:
         """Sum up at least one error; ``failure_count`` rows were not acknowledged."""
         super().__init__(
-            f"{failure_count} of {len(outcomes)} rows were not acknowledged; the first error:"
-            f" {errors[0]}",
+            f"not acknowledged: {failure_count} of {counted(len(outcomes), 'row')}; the first"
+            f" error: {errors[0]}",
             outcome_unknown=any(error.outcome_unknown for error in errors),
             retriable=all(error.retriable for error in errors),
         )

@@ -233,7 +233,7 @@ async def test_a_message_that_a_listener_does_not_finish_is_told_of(caplog):
     ]
     assert "jobs" in told[0]
     assert "of group g" in told[0]
-    assert "has 1 messages" in told[0]
+    assert "has 1 message," in told[0]
     stuck.set()
     await running
     assert sorted(settler.settled) == [("ack", 0), ("ack", 1), ("ack", 2)]

@@ -14,6 +14,7 @@ from sqlalchemy import URL, Engine, create_engine, func, inspect, select
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.orm import Session, sessionmaker
 
+from ariane_admin.counted import counted
 from ariane_admin.errors import CommandFailed
 from ariane_admin.terminal.client_warnings import client_warnings, say_warning
 from ariane_admin.terminal.error_statuses import exit_status_of
@@ -188,8 +189,9 @@ class _Patience:
             if isinstance(still.error, ArianeError):
                 status = exit_status_of(still.error)
         raise CommandFailed(
-            f"{now['waiting']:,} messages of outbox {now['outbox']} wait, and none was sent or "
-            f"parked for {quiet_s:.0f} s; {why}",
+            f"outbox {now['outbox']} has {counted(now['waiting'], 'message')} that"
+            f" {'waits' if now['waiting'] == 1 else 'wait'}, and none was sent or parked for"
+            f" {quiet_s:.0f} s; {why}",
             status,
         )
 

@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 import click
 
 from ariane_admin.asking.options import question_options
+from ariane_admin.counted import counted
 from ariane_admin.errors import CommandFailed
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_admin.terminal.output import Output
@@ -87,7 +88,7 @@ def bundle(
         kept += map(_log, logs)
     _write(path, kept)
     names = [one.name for one in kept]
-    output.done(f"{path}: {len(names)} files", {"file": str(path), "contents": names})
+    output.done(f"{path}: {counted(len(names), 'file')}", {"file": str(path), "contents": names})
 
 
 def _answers(name_servers: str) -> Iterator[Kept]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from ariane_admin.counted import counted
 from ariane_admin.doctor.cluster_facts import ClusterFacts, ProcessFacts
 from ariane_admin.doctor.findings import Finding, Severity
 
@@ -37,7 +38,7 @@ def certificate_finding(subject: str, which: str, days: float, advice: str) -> I
         yield Finding(
             Severity.ERROR if days < _URGENT_DAYS else Severity.WARNING,
             subject,
-            f"its {which} ends in {days:.0f} days",
+            f"its {which} ends in {counted(round(days), 'day')}",
             f"{advice}, and hand the files out: nothing is restarted",
         )
 

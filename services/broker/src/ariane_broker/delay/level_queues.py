@@ -40,6 +40,7 @@ from ariane_broker.delay.parked.parked_queue import (
 from ariane_broker.delay.parked.queue_progress import QueueProgress, copied_marks, encoded_marks
 from ariane_broker.log.derived.snapshots import Document
 from ariane_broker.queue_key import QueueKey
+from ariane_record.counted import counted
 from ariane_record.names import DELAY_TOPIC
 from ariane_servicekit import get_logger
 from ariane_storage.config import DELAY_LEVELS_MS
@@ -204,8 +205,8 @@ class LevelQueues:
             if waiting:
                 self._progress[level] = progress
                 finding = (
-                    f"{FILE_NAME} of RocketMQ says that {waiting} messages of level {level} are "
-                    "delivered, which were not due when the log ends: they are delivered"
+                    f"{FILE_NAME} of RocketMQ counts {counted(waiting, 'message')} of level {level}"
+                    " as delivered, but due only after the log ends: to be delivered when due"
                 )
                 _log.warning("state_finding", finding=finding)
 

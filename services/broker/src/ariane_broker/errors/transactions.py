@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ariane.common.v1.error_reason_pb2 import ErrorReason
+from ariane_record.counted import counted
 from ariane_servicekit.errors import ServiceError
 
 
@@ -53,12 +54,12 @@ def batch_differs(
     before = (
         "too long ago to tell whether it is the same"
         if committed_count is None
-        else f"with other contents, {committed_count} records"
+        else f"with other contents, {counted(committed_count, 'record')}"
     )
     return ServiceError(
         ErrorReason.ERROR_REASON_BATCH_DIFFERS,
-        f"batch {batch_id} of query {query_id!r}, now {record_count} records, was committed"
-        f" before {before}",
+        f"batch {batch_id} of query {query_id!r}, now {counted(record_count, 'record')}, was"
+        f" committed before {before}",
         {
             "query_id": query_id,
             "batch_id": batch_id,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ariane_record.counted import counted
 from ariane_servicekit import get_logger
 from ariane_storage.errors import BytesUnreadable
 from ariane_storage.log.damage import Damage
@@ -15,14 +16,14 @@ def recovery_notes(report: RecoveryReport) -> list[str]:
     notes = []
     if report.crashed:
         notes.append(
-            f"the last run ended without a stop; {report.records} records were scanned from "
-            f"commit-log offset {report.scanned_from}"
+            f"the last run ended without a stop; {counted(report.records, 'record')} scanned from"
+            f" commit-log offset {report.scanned_from}"
         )
     elif report.records and not report.rebuilt:
         notes.append(
-            f"{report.records} records were scanned from commit-log offset {report.scanned_from} "
-            "although the last run had stopped: the checkpoint was an older one, or a segment was "
-            "shortened"
+            f"{counted(report.records, 'record')} scanned from commit-log offset"
+            f" {report.scanned_from} although the last run had stopped: the checkpoint was an older"
+            " one, or a segment was shortened"
         )
     if report.crashed:
         notes += _rebuilt(report)

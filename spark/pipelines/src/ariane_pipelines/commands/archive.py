@@ -16,6 +16,7 @@ from ariane_pipelines.commands.shared import (
     running_spark,
     write_data,
 )
+from ariane_record.counted import counted
 
 _EXAMPLES = """
 \b
@@ -97,4 +98,4 @@ def archive(
     if data_format:
         write_data({"folder": folder, "message_count": count}, data_format)
         return
-    click.echo(f"{count:,} messages archived to {folder}")
+    click.echo(f"{counted(count, 'message')} archived to {folder}")

@@ -21,6 +21,7 @@ from ariane_pipelines.commands.shared import (
     write_data,
 )
 from ariane_pipelines.commands.user_functions import shipped_function
+from ariane_record.counted import counted
 
 if TYPE_CHECKING:
     from ariane_pipelines.redriving import RedrivePlan, RedriveReport
@@ -160,10 +161,12 @@ def _tell(plan: RedrivePlan, report: RedriveReport, *, data_format: str) -> None
         )
         _tell_more(report.dropped_count + report.failed_count)
     if report.finished_count:
-        click.echo(f"{report.finished_count:,} letters of an interrupted run were sent first.")
+        letters = counted(report.finished_count, "letter")
+        click.echo(f"Sent first, of an interrupted run: {letters}.")
     done = "would be sent" if report.dry_run else "sent"
     click.echo(
-        f"{report.sent_count:,} of {report.letter_count:,} dead letters of {plan.group} {done};"
+        f"{report.sent_count:,} of {counted(report.letter_count, 'dead letter')} of {plan.group}"
+        f" {done};"
         f" {report.dropped_count:,} dropped, {report.failed_count:,} failed;"
         f" {report.sent_before_count:,} were sent before."
     )

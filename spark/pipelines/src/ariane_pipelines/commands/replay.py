@@ -15,6 +15,7 @@ from ariane_pipelines.commands.shared import (
     running_spark,
     write_data,
 )
+from ariane_record.counted import counted
 
 _EXAMPLES = """
 \b
@@ -87,4 +88,4 @@ def replay(
     if data_format:
         write_data({"source": source, "target": target, "message_count": count}, data_format)
         return
-    click.echo(f"{count:,} messages of {source} sent to {target}")
+    click.echo(f"{counted(count, 'message')} of {source} sent to {target}")

@@ -17,6 +17,7 @@ from ariane_pipelines.commands.shared import (
     running_spark,
     write_data,
 )
+from ariane_record.counted import counted
 
 if TYPE_CHECKING:
     from ariane_pipelines.report_facts import ReportFacts
@@ -85,7 +86,8 @@ def report(
         write_data(_for_programs(path, facts), data_format)
         return
     count = sum(topic.message_count for topic in facts.topics)
-    click.echo(f"{count:,} messages of {len(facts.topics)} topics, reported in {path}")
+    topics = counted(len(facts.topics), "topic")
+    click.echo(f"{counted(count, 'message')} of {topics}, reported in {path}")
 
 
 def _for_programs(path: Path, facts: ReportFacts) -> dict[str, object]:

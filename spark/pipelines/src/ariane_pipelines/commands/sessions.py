@@ -17,6 +17,7 @@ from ariane_pipelines.commands.shared import (
     running_spark,
     write_data,
 )
+from ariane_record.counted import are, counted
 
 _EXAMPLES = """
 \b
@@ -166,7 +167,8 @@ def sessions(
         write_data({"topic": topic, "target": target, **asdict(counts)}, data_format)
         return
     click.echo(
-        f"{counts.message_count:,} messages of {topic} read; {counts.session_count:,} sessions of"
-        f" {counts.event_count:,} events written to {target}; {counts.open_count:,} are open,"
-        f" {counts.late_count:,} events came too late"
+        f"{counted(counts.message_count, 'message')} of {topic} read;"
+        f" {counted(counts.session_count, 'session')} of {counted(counts.event_count, 'event')}"
+        f" written to {target}; {counts.open_count:,} {are(counts.open_count)} open,"
+        f" {counted(counts.late_count, 'event')} came too late"
     )

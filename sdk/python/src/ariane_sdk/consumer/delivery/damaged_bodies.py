@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from ariane_record.counted import are, counted
 from ariane_sdk.consumer.delivery.failed_messages import FailedMessages
 from ariane_sdk.consumer.delivery.message_returns import REJECTED, MessageReturns
 from ariane_sdk.errors import BodyDamaged
@@ -62,9 +63,10 @@ class DamagedBodies:
     def _tell(self, queue: MessageQueue, damage: BodiesDamaged, fate: str) -> None:
         offsets = [message.queue_offset for message in damage.messages]
         logger.warning(
-            "%d messages of %s have bodies that cannot be read and are %s: at %s: %s",
-            len(offsets),
+            "%s of %s with a body that cannot be read %s %s: at %s: %s",
+            counted(len(offsets), "message"),
             queue,
+            are(len(offsets)),
             fate,
             ", ".join(map(str, offsets[:10])) + (" ..." if len(offsets) > 10 else ""),
             damage,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from ariane_record.counted import counted
 from ariane_record.layout import PropertyName
 from ariane_sdk.errors import ConsumptionHeld, MessagesFailed
 from ariane_sdk.message import ReceivedMessage
@@ -84,9 +85,9 @@ class ListenerFailures:
     ) -> None:
         """Log one failure as a warning; with the trace if it is the first from its place."""
         logger.warning(
-            "the listener failed with %d of %d messages of %s from %d on: %s",
+            "the listener failed with %d of %s of %s from %d on: %s",
             len(failed),
-            len(delivered),
+            counted(len(delivered), "message"),
             queue,
             failed[0].queue_offset,
             text_of(error, str if isinstance(error, MessagesFailed) else repr),

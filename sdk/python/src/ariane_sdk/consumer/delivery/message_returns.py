@@ -16,6 +16,7 @@ from ariane.broker.v1.retry_service_pb2 import (
     ReturnMessagesRequest,
     ReturnMessagesResponse,
 )
+from ariane_record.counted import counted
 from ariane_sdk.client.broker_calls import answer_of, peer_name, read_address
 from ariane_sdk.consumer.delivery.failed_messages import FailedMessages
 from ariane_sdk.errors import ArianeError, CallError
@@ -208,8 +209,8 @@ def _log_failure(
     queue: MessageQueue, messages: Sequence[ReceivedMessage], error: ArianeError
 ) -> None:
     logger.warning(
-        "%d messages of %s, from %d on, cannot be sent back and are tried again here: %s",
-        len(messages),
+        "%s of %s, from %d on, cannot be sent back, and will be tried again here: %s",
+        counted(len(messages), "message"),
         queue,
         messages[0].queue_offset,
         error,

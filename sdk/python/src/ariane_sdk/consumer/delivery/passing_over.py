@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from ariane_record.counted import are, counted
 from ariane_sdk.consumer.delivery.failed_messages import FailedMessages
 from ariane_sdk.message import ReceivedMessage
 from ariane_sdk.message_queue import MessageQueue
@@ -35,10 +36,11 @@ class PassingOver:
             return failed.messages
         self.count += len(failed.messages)
         logger.error(
-            "%d messages of %s are passed over after %d attempts, at %s: %s",
-            len(failed.messages),
+            "%s of %s %s passed over after %s, at %s: %s",
+            counted(len(failed.messages), "message"),
             queue,
-            tries + 1,
+            are(len(failed.messages)),
+            counted(tries + 1, "attempt"),
             ", ".join(str(message.queue_offset) for message in failed.messages[:10]),
             failed.cause,
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from ariane_record.counted import counted
 from ariane_sdk.client.hold import FAILED_IN_ORDER, Hold
 from ariane_sdk.client.listener import STANDSTILL_S
 from ariane_sdk.consumer.delivery.owned_queue import OwnedQueue
@@ -54,12 +55,13 @@ class StandstillWatch:
                     self._seen[owned.queue] = seen._replace(tell_after_s=2 * seen.tell_after_s)
                     continue
                 logger.warning(
-                    "%s of group %s: no progress for %.0f s; the application has %d messages and"
-                    " %d wait for it (ariane group running %s --stacks shows where it is)",
+                    "%s of group %s: no progress for %.0f s; the application has %s,"
+                    " and waiting for it are %d more"
+                    " (ariane group running %s --stacks shows where it is)",
                     owned.queue,
                     self._group,
                     now_s - seen.since_s,
-                    owned.in_flight_count,
+                    counted(owned.in_flight_count, "message"),
                     owned.waiting_count,
                     self._group,
                 )

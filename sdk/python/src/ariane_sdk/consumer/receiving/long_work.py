@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from ariane_record.counted import counted
 from ariane_sdk.client.listener import STANDSTILL_S
 from ariane_sdk.message import ReceivedMessage
 from ariane_sdk.runtime.clock import Clock
@@ -50,12 +51,12 @@ class LongWork:
             return
         self._tell_after_s *= 2
         logger.warning(
-            "%s of group %s: no progress for %.0f s; the listener has %d messages, the oldest is %s"
+            "%s of group %s: no progress for %.0f s; the listener has %s, the oldest is %s"
             " (ariane group running %s --stacks shows where it is)",
             message.message_queue,
             self._group,
             old_s,
-            len(self._since_s),
+            counted(len(self._since_s), "message"),
             message.unique_id,
             self._group,
         )

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple, Self
 import click
 
 from ariane.transaction.v1.checked_transaction_pb2 import CheckedTransaction
+from ariane_admin.counted import counted
 from ariane_admin.errors import CommandFailed
 from ariane_admin.terminal.error_statuses import exit_status_of
 from ariane_admin.terminal.exits import ExitStatus
@@ -45,7 +46,7 @@ class ParkedSelection(NamedTuple):
         if len(self.transaction_ids) == 1:
             return f"transaction {self.transaction_ids[0]}"
         if self.transaction_ids:
-            return f"{len(self.transaction_ids):,} transactions"
+            return counted(len(self.transaction_ids), "transaction")
         group = f" of group {self.producer_group}" if self.producer_group else ""
         topic = f" for topic {self.topic}" if self.topic else ""
         return f"all parked transactions{group}{topic}"

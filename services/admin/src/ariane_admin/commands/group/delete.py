@@ -13,6 +13,7 @@ from ariane_admin.asking.changing.changes import (
 )
 from ariane_admin.asking.connection import run_async
 from ariane_admin.asking.previews import group_content, message_count
+from ariane_admin.counted import counted
 from ariane_admin.terminal.confirmation import confirm, dry_run_option, yes_option
 from ariane_admin.terminal.output import Output
 from ariane_record.names import dead_letter_topic
@@ -50,18 +51,19 @@ def delete(
     if dry_run:
         would = run_async(group_content(name_servers, name))
         fate = "kept" if keep_dead_letters else "deleted"
-        held = f"; its {would['members']} live members must stop first" if would["members"] else ""
+        members = counted(would["members"], "live member")
+        held = f"; its {members} must stop first" if would["members"] else ""
         output.done(
-            f"Group {name} would be deleted with {would['offsets']} offsets and"
-            f" {would['retry_messages']:,} messages to be retried; {would['dead_letters']:,}"
-            f" dead letters would be {fate}{held}.",
+            f"Group {name} would be deleted with {counted(would['offsets'], 'offset')} and"
+            f" {counted(would['retry_messages'], 'message')} to be retried;"
+            f" {counted(would['dead_letters'], 'dead letter')} would be {fate}{held}.",
             {**would, "dead_letters_kept": keep_dead_letters, "dry_run": True},
         )
         return
     letters = "its dead letters"
     if not yes:
         count = run_async(message_count(name_servers, dead_letter_topic(name)))
-        letters = f"{count} dead {'letter' if count == 1 else 'letters'}"
+        letters = counted(count, "dead letter")
     goes = "its offsets and its retry topic"
     goes += f"; keep {letters}" if keep_dead_letters else f", and {letters}"
     confirm(f"Delete group {name} with {goes}?", yes=yes)
@@ -77,7 +79,7 @@ def delete(
     broker_count = len(answer.outcomes)
     fate = "kept" if keep_dead_letters else "deleted"
     output.done(
-        f"Deleted group {name} from {broker_count} {'broker' if broker_count == 1 else 'brokers'};"
+        f"Deleted group {name} from {counted(broker_count, 'broker')};"
         f" dead letters {fate}: {answer.dead_letter_count}.",
         {
             "group": name,

@@ -12,6 +12,7 @@ import click
 
 from ariane_admin.asking.connection import run_async
 from ariane_admin.asking.options import question_options
+from ariane_admin.counted import counted
 from ariane_admin.errors import CommandFailed
 from ariane_admin.messages.message_lines import MessageDefaults
 from ariane_admin.messages.start_position import MomentType
@@ -147,7 +148,7 @@ def produce(
         )
     reached = "" if safety.reached is None else safety.reached.name.lower()
     output.done(
-        f"Sent {sent:,} {'message' if sent == 1 else 'messages'} to {topic}"
+        f"Sent {counted(sent, 'message')} to {topic}"
         + (f"; acknowledged as {reached}." if reached else "."),
         {"topic": topic, "sent": sent} | ({"level": reached} if reached else {}),
     )

@@ -18,6 +18,7 @@ from ariane_admin.asking.changing.changes import AdminChoice, administration, ch
 from ariane_admin.asking.connection import run_async
 from ariane_admin.asking.options import question_options
 from ariane_admin.asking.questions import answered, questions
+from ariane_admin.counted import counted
 from ariane_admin.terminal.client_warnings import say_warning
 from ariane_admin.terminal.confirmation import confirm, dry_run_option, yes_option
 from ariane_admin.terminal.output import Output, Row
@@ -188,7 +189,7 @@ def delete(
     if deleted.lost_row_count:
         staged += f", {deleted.lost_row_count:,} committed rows that could not be read are lost"
     output.done(
-        f"Deleted sink {name} from {count} {'broker' if count == 1 else 'brokers'}; {staged}.",
+        f"Deleted sink {name} from {counted(count, 'broker')}; {staged}.",
         {
             "sink": name,
             "brokers": list(deleted.broker_names),

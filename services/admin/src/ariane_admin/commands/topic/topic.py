@@ -281,8 +281,9 @@ def delete(
     if dry_run:
         would = run_async(topic_content(name_servers, name, broker_names, missing_ok=missing_ok))
         output.done(
-            "Topic {topic} would be deleted from {brokers} of its brokers with {messages:,}"
-            " messages, and the offsets of {groups} groups.".format_map(would),
+            f"Topic {name} would be deleted from {counted(would['brokers'], 'broker')} with"
+            f" {counted(would['messages'], 'message')}, and the offsets of"
+            f" {counted(would['groups'], 'group')}.",
             {**would, "dry_run": True},
         )
         return
@@ -308,7 +309,7 @@ def delete(
 
     deleted = run_async(ask())
     output.done(
-        f"Deleted topic {name} from {deleted} {'broker' if deleted == 1 else 'brokers'}.",
+        f"Deleted topic {name} from {counted(deleted, 'broker')}.",
         {"topic": name, "brokers": deleted},
     )
 

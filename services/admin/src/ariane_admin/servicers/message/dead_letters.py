@@ -20,6 +20,7 @@ from ariane_admin.asking.cluster_doors import (
     answer_to_question,
     broker_peer,
 )
+from ariane_admin.counted import counted
 from ariane_admin.servicers.cluster_access import ClusterAccess, group_not_found
 from ariane_admin.servicers.message.message_wire import message_of
 from ariane_admin.servicers.times import moment_in, time_of
@@ -159,7 +160,7 @@ class DeadLetterServicer(DeadLetterServiceServicer):
         await self._with_dead_letters(group, answers)
         who = " and ".join(f"broker {name}" for name in answers.unanswered) or "a broker"
         return DeadlinePassed(
-            f"{who} does not go on; {done.redriven_count} dead letters were sent back:"
+            f"{who} does not go on; sent back: {counted(done.redriven_count, 'dead letter')};"
             " ask again for the others",
             retriable=True,
         )
