@@ -141,6 +141,8 @@ def test_of_sparks_errors_our_own_words_are_told():
     trace = 'Job aborted.\n  File "x.py"\nariane_spark.errors.DataLost: 3 messages are lost\n'
 
     assert message_of(PySparkException(trace)) == "3 messages are lost"
+    of_a_room = "x\nariane_sdk.errors.calls.RouteNotFound: no broker carries it\n SQLSTATE: 38000"
+    assert message_of(PySparkException(of_a_room)) == "no broker carries it"
     assert message_of(PySparkException("\nJob aborted.\nand more")) == "Job aborted."
     java = "An error occurred while calling o9.start.\n: java.io.IOException: Mkdirs failed\n\tat x"
     assert message_of(Py4JError(java)) == "java.io.IOException: Mkdirs failed"

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 EXIT_FAILED: Final = 1
 EXIT_INTERRUPTED: Final = 130
 
-_OUR_MESSAGE: Final = re.compile(r"^(?:ariane_spark|ariane_sdk)\.errors\.\w+: (.+)$", re.MULTILINE)
+_OUR_MESSAGE: Final = re.compile(
+    r"^(?:ariane_spark|ariane_sdk)\.errors(?:\.\w+)+: (.+)$", re.MULTILINE
+)
 _JAVA_MESSAGE: Final = re.compile(r"\AAn error occurred while calling .*\n: (.+)$", re.MULTILINE)
 _AGO: Final = re.compile(r"([0-9]{1,6})([smhd])")
 _CONTEXT_KINDS: Final = ("SQL", "DataFrame")
