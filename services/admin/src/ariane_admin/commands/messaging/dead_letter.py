@@ -19,7 +19,6 @@ from ariane_admin.asking.cluster_doors import PATIENCE_S, ClusterDoors, answer_t
 from ariane_admin.asking.connection import name_servers_option, run_async
 from ariane_admin.asking.options import question_options
 from ariane_admin.asking.partial_answers import PartialAnswers, known_groups
-from ariane_admin.counted import counted
 from ariane_admin.errors import CommandFailed
 from ariane_admin.messages.message_lines import as_row
 from ariane_admin.messages.start_position import MomentType
@@ -205,7 +204,7 @@ def export(*, group: str, file: TextIO, name_servers: str, **which: Any) -> int:
             return answers, count
 
     answers, count = run_async(write())
-    click.echo(f"{counted(count, 'dead letter')} written", err=True)
+    click.echo(f"{count:,} dead {'letter' if count == 1 else 'letters'} written", err=True)
     return answers.status
 
 
