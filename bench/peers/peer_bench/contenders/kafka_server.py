@@ -12,7 +12,7 @@ from peer_bench.maven import class_path
 from peer_bench.servers import server
 from peer_bench.tools import run_tool
 
-VERSION: Final = "4.3.0"
+VERSION: Final = "4.4.0"
 PARTITIONS: Final = 4
 HEAP: Final = "2g"
 FORMAT_S_MAX: Final = 60
