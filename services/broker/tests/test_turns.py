@@ -72,6 +72,12 @@ REFUSED = {
 
 LONG_CONDITION = " OR ".join(f"colour CONTAINS 'x{number}'" for number in range(100))
 
+RECEIVED = [("colour = 'red'", False), (LONG_CONDITION, False), ("colour = 'red'", True)]
+"""Conditions that no message fulfils, and whether they are wanted by priority."""
+
+RECEIVERS = [f"receivers-{place}" for place in range(len(RECEIVED))]
+"""A group for each: it looks at all queues of a topic."""
+
 HOSTILE = {
     "BrokerService.GetBrokerState": [{}],
     "ClientService.ListClients": [{"pageSize": 1000}],
@@ -177,7 +183,23 @@ HOSTILE = {
                 "subscriptions": [{"topic": "keyed"}],
                 "messageCountMax": 64,
             }
-        }
+        },
+        *(
+            {
+                "order": {
+                    "consumerGroup": group,
+                    "subscriptions": [
+                        {
+                            "topic": "broad",
+                            "filter": {"kind": "FILTER_KIND_SQL92", "text": condition},
+                        }
+                    ],
+                    "messageCountMax": 64,
+                    "byPriority": by_priority,
+                }
+            }
+            for group, (condition, by_priority) in zip(RECEIVERS, RECEIVED, strict=True)
+        ),
     ],
     "ReceiveService.ListReceiving": [{"consumerGroup": "many"}],
     "ReceiveService.SettleRecords": [
@@ -300,7 +322,7 @@ def fill(rooms):
         rooms.clients.table.attach(Hello(client_id=f"client-{number}", memberships=crowd), "test")
     locker = Membership(consumer_group="orderly", ordered=True)
     rooms.clients.table.attach(Hello(client_id="locker", memberships=(locker,)), "test")
-    for name in ("wide", "crowd", "orderly", "settlers", "twin", "many", "leaver"):
+    for name in ("wide", "crowd", "orderly", "settlers", "twin", "many", "leaver", *RECEIVERS):
         state.groups.put(GroupConfig(consumer_group=name))
     encoder = BlockEncoder("keyed", size_bytes_max=4 << 20)
     for number in range(COUNT):

@@ -123,13 +123,16 @@ class Receiver:
         )
 
 
+async def held_count(broker):
+    """The number of calls that are held now."""
+    state = await broker.broker.GetBrokerState(broker_pb.GetBrokerStateRequest())
+    return state.statistics.held_pull_count
+
+
 async def held(broker, count):
     """Wait until so many calls are held."""
     async with asyncio.timeout(60):
-        while True:
-            state = await broker.broker.GetBrokerState(broker_pb.GetBrokerStateRequest())
-            if state.statistics.held_pull_count == count:
-                return
+        while await held_count(broker) != count:  # noqa: ASYNC110 - it is in a broker.
             await asyncio.sleep(0.01)
 
 

@@ -32,6 +32,7 @@ from ariane_broker.queue_key import QueueKey
 from ariane_broker.receive.dead_letters import DeadLetters
 from ariane_broker.receive.handing_out.hand_outs import HandOuts
 from ariane_broker.receive.handing_out.receive_order import ReceiveOrder, checked_order
+from ariane_broker.receive.handing_out.turn_budget import TurnBudget
 from ariane_broker.receive.in_hand.queue_window import OFFSET_MAX
 from ariane_broker.receive.in_hand.ranges import ranges_of
 from ariane_broker.receive.in_hand.receive_log import ReceiveLog
@@ -171,7 +172,6 @@ class ReceiveMachine(RuleBasedStateMachine):
             groups=self.groups,
             delay_levels_ms=(1000,),
             now_ms=now_ms,
-            ready=lambda group: None,
             freed=lambda group, queue: None,
         )
         self.standings = Standings(
@@ -248,11 +248,17 @@ class ReceiveMachine(RuleBasedStateMachine):
         )
         now_ms, model = self.clock.now_ms(), self.model
         free = model.open(now_ms)
-        unfinished = True
-        while unfinished:
-            handed, unfinished = self.hand_outs.hand_out(
-                order, {"orders": filter_for(WANTED)}, bytes_max=1 << 20
+        walk, handed = self.hand_outs.walk(order), []
+        while not handed and (queues := walk.take()):
+            look = self.hand_outs.hand_out(
+                order,
+                {"orders": filter_for(WANTED)},
+                queues,
+                bytes_max=1 << 20,
+                budget=TurnBudget(),
             )
+            handed = look.handed
+            walk.put_back(look.left)
         total = sum(len(out.offsets) for out in handed)
         assert total <= count
         for out in handed:

@@ -6,39 +6,27 @@ import pytest
 
 from ariane.broker.v1 import group_service_pb2 as group_pb
 from ariane_broker.receive.handing_out.waiting_line import WaitingLine
-from services.broker.tests.receive.receive_calls import Receiver
+from services.broker.tests.receive.receive_calls import Receiver, held, held_count
 
 
 @pytest.fixture
 def served(monkeypatch):
     """How often waiting calls were served."""
-    serve, turns = WaitingLine.serve, []
+    serve_first, turns = WaitingLine._serve_first, []
 
-    def counted(line):
-        if len(line):
-            turns.append(len(line))
-        serve(line)
+    def counted(line, *arguments):
+        turns.append(len(line))
+        return serve_first(line, *arguments)
 
-    monkeypatch.setattr(WaitingLine, "serve", counted)
+    monkeypatch.setattr(WaitingLine, "_serve_first", counted)
     return turns
 
 
 async def waiting(receiver, **wanted):
-    """A call that waits."""
+    """A call that waits, besides others."""
+    before = await held_count(receiver.broker)
     call = asyncio.ensure_future(receiver.receive(hold_s=30, **wanted))
-    line_of = WaitingLine._watch_queues
-    begun = asyncio.Event()
-
-    def watched(line, *arguments):
-        line_of(line, *arguments)
-        begun.set()
-
-    WaitingLine._watch_queues = watched
-    try:
-        async with asyncio.timeout(60):
-            await begun.wait()
-    finally:
-        WaitingLine._watch_queues = line_of
+    await held(receiver.broker, before + 1)
     return call
 
 

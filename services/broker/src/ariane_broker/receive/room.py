@@ -91,8 +91,7 @@ def receive_room(
             groups=state.groups,
             delay_levels_ms=environment.settings.delay_levels_ms,
             now_ms=now_ms,
-            ready=lines.call,
-            freed=partial(_wake_owners, clients.table, log.held),
+            freed=partial(_freed, lines, clients.table, log.held),
         ),
         standings=Standings(
             store, table, state.offsets, topics=state.topics, groups=state.groups, now_ms=now_ms
@@ -102,7 +101,10 @@ def receive_room(
     )
 
 
-def _wake_owners(clients: ClientTable, held: HeldRequests, group: str, queue: QueueKey) -> None:
-    """Wake pulls of the queue's owner: messages that receiving members held may be free now."""
+def _freed(
+    lines: WaitingLines, clients: ClientTable, held: HeldRequests, group: str, queue: QueueKey
+) -> None:
+    """Wake who may have messages now that receiving members held: other members, or the owner."""
+    lines.call(group, queue)
     if clients.members(group):
         held.wake(queue)

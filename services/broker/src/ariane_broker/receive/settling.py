@@ -98,10 +98,8 @@ class Settling:
     groups: ConsumerGroups
     delay_levels_ms: Sequence[int]
     now_ms: Callable[[], int]
-    ready: Callable[[str], None]
-    """Called with a group that may have more messages to receive."""
     freed: Callable[[str, QueueKey], None]
-    """Called with a group and a queue in which messages became free."""
+    """Called with a group and a queue in which it may have more messages now."""
 
     async def settle(self, group: str, settlements: Sequence[Settlement]) -> list[Settled]:
         """Settle messages of a group, and wait until the broker may confirm it.
@@ -145,7 +143,6 @@ class Settling:
                     died.append((first + len(results) - 1, settlement))
             if events:
                 self.log.write(events)
-                self.ready(group)
                 for queue in dict.fromkeys(event.queue for event in events):
                     self.freed(group, queue)
             yield from results

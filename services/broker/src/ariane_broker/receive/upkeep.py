@@ -87,7 +87,7 @@ class ReceiveUpkeep:
                 # An owner reads only up to the first message that a receiving member holds.
                 self._held.wake(queue)
             if due_ms <= now_ms:
-                self._lines.call(group)
+                self._lines.call(group, queue)
             self._renew(group, queue, window, now_ms)
             yield found if len(self._exhausted(group, window, now_ms)) else None
 
@@ -141,7 +141,7 @@ class ReceiveUpkeep:
             self._log.write([self._dead_letters.take(group, queue, offsets)])
             reason = DeadLetterReason.ATTEMPTS_EXHAUSTED
             await self._dead_letters.bury(group, queue, offsets, reason=reason)
-            self._lines.call(group)
+            self._lines.call(group, queue)
 
     def _exhausted(self, group: str, window: QueueWindow, now_ms: int) -> NDArray[np.int64]:
         """The rows of messages that had their last attempt, some at a time."""

@@ -1,12 +1,12 @@
 """Handing out: chooses the messages that a client gets now, and writes that into the log.
 
-All happens in one turn of the loop: the chosen messages are read, written down and marked as
-handed out, or nothing has changed.
+A look at some queues is one turn of the loop: the chosen messages are read, written down and marked
+as handed out, or nothing has changed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,9 +24,12 @@ from ariane_broker.receive.handing_out.open_windows import OpenWindows
 from ariane_broker.receive.handing_out.queue_selection import (
     HandOutRequest,
     QueueSelection,
+    event_of,
     highest_of,
 )
-from ariane_broker.receive.handing_out.receive_order import HandedOut, ReceiveOrder
+from ariane_broker.receive.handing_out.queue_walk import QueueWalk
+from ariane_broker.receive.handing_out.receive_order import HandedOut, Look, ReceiveOrder
+from ariane_broker.receive.handing_out.turn_budget import TurnBudget
 from ariane_broker.receive.in_hand.queue_window import UNSETTLED_MAX, QueueWindow
 from ariane_broker.receive.in_hand.ranges import ranges_of
 from ariane_broker.receive.in_hand.receive_events import EventFlag, EventKind, ReceiveEvent
@@ -38,7 +41,6 @@ from ariane_record.names import retry_topic
 from ariane_storage.disk.cold import BytesCold
 from ariane_storage.errors import QueueUnderRepair
 from ariane_storage.reading.filter import Filter
-from ariane_storage.reading.queue_reader import LOOKED_AT_BYTES_MAX
 from ariane_storage.store import Store
 
 
@@ -72,64 +74,79 @@ class HandOuts:
         self._draw = draw
         self._ahead = LookAhead(store)
 
-    def queues(self, order: ReceiveOrder) -> list[QueueKey]:
-        """All queues that an order may be served from.
+    def queue_counts(self, order: ReceiveOrder) -> dict[str, int]:
+        """The topics that an order may be served from, each with the number of its queues.
 
         Raises:
             ServiceError: TOPIC_NOT_FOUND, TOPIC_NOT_READABLE, or another refusal of a topic.
         """
-        queues = []
+        counts = {
+            topic: readable_topic(self._topics, topic, order.group).read_queue_count
+            for topic in order.filters
+        }
         retries = retry_topic(order.group)
-        for topic in order.filters:
-            config = readable_topic(self._topics, topic, order.group)
-            queues += [QueueKey(topic, queue_id) for queue_id in range(config.read_queue_count)]
         config_of_retries = self._topics.find(retries)
-        if config_of_retries is not None and retries not in order.filters:
-            count = config_of_retries.read_queue_count
-            queues += [QueueKey(retries, queue_id) for queue_id in range(count)]
-        return queues
+        if config_of_retries is not None and retries not in counts:
+            counts[retries] = config_of_retries.read_queue_count
+        return counts
+
+    def walk(self, order: ReceiveOrder) -> QueueWalk:
+        """All queues that an order may be served from.
+
+        Raises:
+            ServiceError: As ``queue_counts``.
+        """
+        counts = self.queue_counts(order)
+        return QueueWalk(counts, self._draw(max(1, sum(counts.values()))))
 
     def hand_out(
-        self, order: ReceiveOrder, filters: Mapping[str, Filter | None], *, bytes_max: int
-    ) -> tuple[list[HandedOut], bool]:
-        """Hand out the messages that are ready.
+        self,
+        order: ReceiveOrder,
+        filters: Mapping[str, Filter | None],
+        queues: Sequence[QueueKey],
+        *,
+        bytes_max: int,
+        budget: TurnBudget,
+    ) -> Look:
+        """Hand out the messages of some queues that are ready.
 
         Args:
             order: The order, defaults filled in.
             filters: The filter of each topic; None: all messages.
+            queues: The queues to look at, in this order, no more than the budget has things; those
+                that do not exist any more have nothing.
             bytes_max: Bytes of records at most, but always one message.
-
-        Returns:
-            The messages; and, if there are none, whether more may lie behind messages that the
-            filter left out.
+            budget: What this turn may examine, not spent yet.
 
         Raises:
-            ServiceError: As ``queues``.
+            ServiceError: As ``queue_counts``.
             StorageError: Nothing is handed out.
             BytesCold: Nothing is handed out: all that is ready is on the disk.
         """
         group = self._groups.get(order.group)
-        queues = self.queues(order)
+        counts = self.queue_counts(order)
+        queues = [queue for queue in queues if queue.queue_id < counts.get(queue.topic, 0)]
         ends = self._store.copying.deleted_topic_ends
         request = HandOutRequest(
             order,
-            {topic: living(topic, filters.get(topic), ends) for topic, _ in queues},
+            {topic: living(topic, filters.get(topic), ends) for topic in counts},
             bytes_max,
             group.receive_attempts_max,
             group.receive_in_order,
             self._now_ms(),
+            budget,
         )
-        self._ahead.looked_at_bytes = 0
-        first = self._draw(len(queues))
-        turns = queues[first:] + queues[:first]
+        budget.count_queues(self._windows.begin(order.group, queues))
         choose = self._by_priority if order.by_priority else self._in_turn
-        selections = choose(request, turns)
-        advanced = any(selection.advanced for selection in selections)
-        advanced |= self._ahead.looked_at_bytes >= LOOKED_AT_BYTES_MAX
+        idle: set[QueueKey] = set()
+        selections = choose(request, queues, idle)
         handed = self._write_down(request, selections)
         self._statistics.read_count += len(selections)
         self._statistics.lost_message_count += sum(len(out.lost_offsets) for out in handed)
-        return handed, advanced and not handed
+        looked_at = {selection.queue for selection in selections}
+        left = [queue for queue in queues if queue not in idle]
+        # Others have their turn before those that were looked at.
+        return Look(handed, sorted(left, key=looked_at.__contains__))
 
     def give_back(self, group: str, handed: Sequence[HandedOut]) -> None:
         """Make messages visible again whose client left before the answer reached it.
@@ -153,28 +170,33 @@ class HandOuts:
 
     # Choosing and reading.
 
-    def _in_turn(self, request: HandOutRequest, queues: Iterable[QueueKey]) -> list[QueueSelection]:
+    def _in_turn(
+        self, request: HandOutRequest, queues: Sequence[QueueKey], idle: set[QueueKey]
+    ) -> list[QueueSelection]:
+        """The messages of the first queues that have some; queues without any become ``idle``."""
         selections: list[QueueSelection] = []
         missing: list[BytesCold] = []
         count, size = request.order.count_max, request.bytes_max
-        looked_left = LOOKED_AT_BYTES_MAX
         for queue in queues:
-            if count <= 0 or size <= 0 or looked_left <= self._ahead.looked_at_bytes:
+            if count <= 0 or size <= 0 or request.budget.is_spent:
                 break
             try:
                 window = self._windows.open(request.order, queue)
                 take = self._select_ahead if request.in_order else self._select_plainly
                 selection = take(request, queue, window, count=count, size=size)
             except QueueUnderRepair:
-                continue  # Nothing for now; the repair wakes the waiting calls.
+                idle.add(queue)  # Nothing for now; the repair tells the waiting calls.
+                continue
             except BytesCold as cold:
                 missing.append(cold)
                 self._cold_reads.begin(request.order.group, cold, queue)
                 continue  # What other queues have in memory is handed out meanwhile.
             count -= len(selection.found.offsets)
             size -= selection.found.size_bytes
-            looked_left -= selection.found.looked_at_bytes
             selections.append(selection)
+            if not len(selection.found.offsets) and _is_done(request, selection):
+                idle.add(queue)
+            request.budget.count_queues(1)
         if missing and not any(len(selection.found.offsets) for selection in selections):
             raise missing[0]
         return selections
@@ -199,7 +221,8 @@ class HandOuts:
         count, size = count - len(found.offsets), size - found.size_bytes
         count = min(count, UNSETTLED_MAX - len(window.rows))
         _, end = self._store.queue_bounds(*queue)
-        if count > 0 and window.end < end and (size > 0 or not len(found.offsets)):
+        has_room = count > 0 and (size > 0 or not len(found.offsets))
+        if has_room and window.end < end and not request.budget.is_spent:
             fresh = read_from(
                 self._store,
                 queue,
@@ -207,6 +230,7 @@ class HandOuts:
                 count_max=count,
                 bytes_max=max(1, size),
                 wanted=request.filters.get(queue.topic),
+                budget=request.budget,
                 now_ms=expiry_ms(queue.topic, request.now_ms),
             )
             selection.end = fresh.end
@@ -225,7 +249,7 @@ class HandOuts:
     ) -> QueueSelection:
         """Messages that may be handed out although earlier ones of the queue may not."""
         began = window.end
-        rows = self._ahead.in_order(request, queue, window, count=count)
+        rows = self._ahead.in_order(request, queue, window, request.budget, count=count)
         # Messages that the filter left out have moved the floor, where owners of the queue begin.
         self._table.advance_consumer_offset(request.order.group, queue, window)
         selection = QueueSelection(queue, window, began, end=window.end)
@@ -235,33 +259,44 @@ class HandOuts:
         return selection
 
     def _by_priority(
-        self, request: HandOutRequest, queues: Sequence[QueueKey]
+        self, request: HandOutRequest, queues: Sequence[QueueKey], idle: set[QueueKey]
     ) -> list[QueueSelection]:
-        """The messages of highest priority of all queues; among equals, by the queues' turn."""
+        """The messages of highest priority of the queues; among equals, by the queues' turn.
+
+        Queues without any become ``idle``.
+        """
         selections, rows_of_selections = [], []
         for queue in queues:
-            wanted = request.filters.get(queue.topic)
+            if request.budget.is_spent:
+                return selections
             try:
                 window = self._windows.open(request.order, queue)
                 began = window.end
-                rows = self._ahead.by_priority(queue, window, wanted, request.now_ms)
+                rows = self._ahead.by_priority(request, queue, window, request.budget)
                 if request.in_order:
                     count = request.order.count_max
-                    turn = self._ahead.in_order(request, queue, window, count=count)
+                    turn = self._ahead.in_order(request, queue, window, request.budget, count=count)
                     rows = np.intersect1d(rows, turn, assume_unique=True)
                 self._table.advance_consumer_offset(request.order.group, queue, window)
             except QueueUnderRepair:
+                idle.add(queue)
                 continue
             selections.append(QueueSelection(queue, window, began, end=window.end))
-            if self._ahead.looked_at_bytes >= LOOKED_AT_BYTES_MAX:
+            if request.budget.is_spent:
                 return selections  # Nothing is chosen before all queues were looked at.
-            rows_of_selections.append(self._not_exhausted(request, window, rows))
+            rows = self._not_exhausted(request, window, rows)
+            rows_of_selections.append(rows)
+            if not len(rows) and _is_done(request, selections[-1]):
+                idle.add(queue)
+            request.budget.count_queues(1)
         chosen = highest_of(request, selections, rows_of_selections)
         size = request.bytes_max
         for selection, rows in zip(selections, chosen, strict=True):
             if size > 0:
                 self._read_rows(request, selection, rows, size)
                 size -= selection.found.size_bytes
+        if not any(len(selection.found.offsets) for selection in selections):
+            idle.update(each.queue for each in selections if not each.advanced)
         return selections
 
     def _read_rows(
@@ -278,6 +313,7 @@ class HandOuts:
             offsets,
             bytes_max=size,
             wanted=wanted,
+            budget=request.budget,
             now_ms=expiry_ms(selection.queue.topic, request.now_ms),
         )
         looked = offsets[: np.searchsorted(offsets, selection.found.end)]
@@ -319,7 +355,7 @@ class HandOuts:
                 continue
             out = self._handed(request, selection, serial, until_ms)
             handed.append(out)
-            events.append(_event_of(request.order.group, out, selection))
+            events.append(event_of(request.order.group, out, selection))
         if events:
             self._log.write(events)
         for out in handed:
@@ -351,16 +387,6 @@ class HandOuts:
         )
 
 
-def _event_of(group: str, out: HandedOut, selection: QueueSelection) -> ReceiveEvent:
-    attempts = out.attempts
-    return ReceiveEvent(
-        EventKind.HAND,
-        group,
-        out.queue,
-        EventFlag.PASSED if selection.passed else EventFlag.NONE,
-        ranges_of(out.offsets),
-        out.serial,
-        out.until_ms,
-        selection.end,
-        attempts[:1] if bool((attempts == attempts[0]).all()) else attempts,
-    )
+def _is_done(request: HandOutRequest, selection: QueueSelection) -> bool:
+    """Whether a queue of which nothing was chosen has nothing behind what was looked at."""
+    return not selection.advanced and not request.budget.is_spent

@@ -17,6 +17,7 @@ from ariane_broker.queue_key import QueueKey
 from ariane_broker.receive.handing_out.group_runs import rows_in_turn
 from ariane_broker.receive.handing_out.offset_reading import FoundRecords, read_from, read_offsets
 from ariane_broker.receive.handing_out.queue_selection import HandOutRequest
+from ariane_broker.receive.handing_out.turn_budget import TurnBudget
 from ariane_broker.receive.in_hand.queue_window import (
     KEY_NONE,
     KEY_UNKNOWN,
@@ -31,7 +32,6 @@ from ariane_record.decoding.columns import decode_columns
 from ariane_record.priority import priority_of
 from ariane_storage.log.records.fields import Int64s
 from ariane_storage.reading.filter import Filter
-from ariane_storage.reading.queue_reader import LOOKED_AT_BYTES_MAX
 from ariane_storage.store import Store
 
 PRIORITY_SPAN: Final = 1024
@@ -52,14 +52,13 @@ class LookAhead:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self.looked_at_bytes = 0
-        """Bytes of entries and records that were examined since this was set to 0."""
 
     def in_order(
         self,
         request: HandOutRequest,
         queue: QueueKey,
         window: QueueWindow,
+        budget: TurnBudget,
         *,
         count: int,
     ) -> NDArray[np.int64]:
@@ -71,13 +70,14 @@ class LookAhead:
             request: Who asks, and when.
             queue: The queue.
             window: Its unsettled messages; more are looked at until there are enough.
+            budget: What this turn may examine; once it is spent, the next turn goes on.
             count: Number of rows that is enough.
 
         Raises:
             StorageError: The queue cannot be read.
         """
         wanted = request.filters.get(queue.topic)
-        if not self._know_all(queue, window, wanted):
+        if not self._know_all(queue, window, wanted, budget):
             return _NO_ROWS
 
         def eligible() -> NDArray[np.int64]:
@@ -90,28 +90,30 @@ class LookAhead:
             return np.flatnonzero(_first_of_keys(rows) & free)
 
         return self._look_until(
-            queue, window, wanted, eligible, enough=count, rows_max=ORDER_ROWS_MAX
+            queue, window, wanted, eligible, budget, enough=count, rows_max=ORDER_ROWS_MAX
         )
 
     def by_priority(
-        self, queue: QueueKey, window: QueueWindow, wanted: Filter | None, now_ms: int
+        self, request: HandOutRequest, queue: QueueKey, window: QueueWindow, budget: TurnBudget
     ) -> NDArray[np.int64]:
-        """Visible rows among which priority decides.
+        """Visible rows among which priority decides; not all if the budget is spent.
 
         Raises:
             StorageError: The queue cannot be read.
         """
-        if not self._know_all(queue, window, wanted):
+        wanted = request.filters.get(queue.topic)
+        if not self._know_all(queue, window, wanted, budget):
             return _NO_ROWS
 
         def visible() -> NDArray[np.int64]:
-            return np.flatnonzero(_visible(window.rows, now_ms))
+            return np.flatnonzero(_visible(window.rows, request.now_ms))
 
         rows = self._look_until(
             queue,
             window,
             wanted,
             visible,
+            budget,
             enough=PRIORITY_SPAN,
             rows_max=min(len(window.rows) + PRIORITY_SPAN, UNSETTLED_MAX),
         )
@@ -124,6 +126,7 @@ class LookAhead:
         window: QueueWindow,
         wanted: Filter | None,
         choose: Callable[[], NDArray[np.int64]],
+        budget: TurnBudget,
         *,
         enough: int,
         rows_max: int,
@@ -134,7 +137,7 @@ class LookAhead:
         for _ in range(_LOOKS_MAX):
             if len(chosen) >= enough or window.end >= end or len(window.rows) >= rows_max:
                 break
-            if self.looked_at_bytes >= LOOKED_AT_BYTES_MAX:
+            if budget.is_spent:
                 break  # The next turn goes on from here.
             found = read_from(
                 self._store,
@@ -143,8 +146,8 @@ class LookAhead:
                 count_max=min(_LOOK_COUNT, rows_max - len(window.rows)),
                 bytes_max=_LOOK_BYTES,
                 wanted=wanted,
+                budget=budget,
             )
-            self.looked_at_bytes += found.looked_at_bytes
             if found.end <= window.end:
                 break
             window.look(found.offsets, found.end)
@@ -153,16 +156,19 @@ class LookAhead:
             chosen = choose()
         return chosen
 
-    def _know_all(self, queue: QueueKey, window: QueueWindow, wanted: Filter | None) -> bool:
+    def _know_all(
+        self, queue: QueueKey, window: QueueWindow, wanted: Filter | None, budget: TurnBudget
+    ) -> bool:
         """Read message group and priority of rows that were restored from the log.
 
         Returns whether all are known now; if not, the next turn goes on.
         """
         while len(unknown := _unknown(window.rows)):
-            if self.looked_at_bytes >= LOOKED_AT_BYTES_MAX:
+            if budget.is_spent:
                 return False
-            found = read_offsets(self._store, queue, unknown, bytes_max=_LOOK_BYTES, wanted=wanted)
-            self.looked_at_bytes += found.looked_at_bytes
+            found = read_offsets(
+                self._store, queue, unknown, bytes_max=_LOOK_BYTES, wanted=wanted, budget=budget
+            )
             if found.end <= unknown[0]:
                 return True
             _take_in(window, found)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ariane_broker.queue_key import QueueKey
+from ariane_broker.receive.handing_out.turn_budget import TurnBudget
 from ariane_storage.disk.cold import IN_MEMORY
 from ariane_storage.log.records.fields import FIELD_STARTS, FieldColumn, Int64s
 from ariane_storage.reading.filter import Filter
@@ -34,8 +35,6 @@ class FoundRecords:
     """The records, back to back."""
     end: int = 0
     """All asked messages below this offset were looked at."""
-    looked_at_bytes: int = 0
-    """Bytes of entries and records that were examined for it."""
     lost_offsets: Int64s = field(default_factory=lambda: _NO_OFFSETS)
     """Queue offsets below the end whose messages are damaged."""
     expired_count: int = 0
@@ -52,7 +51,6 @@ class FoundRecords:
         self.sizes = np.concatenate((self.sizes, other.sizes))
         self.chunks += other.chunks
         self.end = other.end
-        self.looked_at_bytes += other.looked_at_bytes
         self.expired_count += other.expired_count
 
     def column(self, name: str, kind: str) -> NDArray[np.int64]:
@@ -75,7 +73,6 @@ class FoundRecords:
             self.sizes[wanted],
             [memoryview(kept.tobytes())],
             self.end,
-            self.looked_at_bytes,
             expired_count=self.expired_count,
         )
 
@@ -88,9 +85,10 @@ def read_from(
     count_max: int,
     bytes_max: int,
     wanted: Filter | None,
+    budget: TurnBudget,
     now_ms: int = 0,
 ) -> FoundRecords:
-    """Read the messages of a queue that pass a filter, from an offset on.
+    """Read the messages of a queue that pass a filter, from an offset on; counts it.
 
     Raises:
         StorageError: As ``Store.read_queue``.
@@ -105,9 +103,10 @@ def read_from(
             wanted=wanted,
             now_ms=now_ms,
         )
+    budget.count_read(read.looked_at_bytes, wanted)
     end = int(read.next_queue_offset)
     sizes, chunks = read.sizes.astype(np.int32), list(read.chunks)
-    found = FoundRecords(_NO_OFFSETS, sizes, chunks, end, read.looked_at_bytes, read.lost_offsets)
+    found = FoundRecords(_NO_OFFSETS, sizes, chunks, end, read.lost_offsets)
     found.expired_count = read.expired_count
     if read.count == end - begin:
         found.offsets = np.arange(begin, end, dtype=np.int64)
@@ -123,9 +122,10 @@ def read_offsets(
     *,
     bytes_max: int,
     wanted: Filter | None,
+    budget: TurnBudget,
     now_ms: int = 0,
 ) -> FoundRecords:
-    """Read messages by their offsets, as many as the bytes allow and at least one.
+    """Read messages by their offsets, as many as bytes and budget allow, and at least one.
 
     Args:
         store: The store that has them.
@@ -133,6 +133,7 @@ def read_offsets(
         offsets: Ascending.
         bytes_max: Bytes of records at most.
         wanted: The filter.
+        budget: What this turn may examine. One read is made even if it is spent.
         now_ms: What has expired by then is passed over; 0: nothing is.
 
     Returns:
@@ -153,6 +154,7 @@ def read_offsets(
                 count_max=behind - first,
                 bytes_max=max(1, bytes_left),
                 wanted=wanted,
+                budget=budget,
                 now_ms=now_ms,
             )
             if part.end <= first:
@@ -161,6 +163,8 @@ def read_offsets(
             first = part.end
             asked = np.isin(part.offsets, offsets, assume_unique=True)
             found.add(part.only(asked))
+            if budget.is_spent:
+                return found
         if first < behind:
             break
     return found

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from ariane_broker.groups.consumer_offsets import ConsumerOffsets
@@ -11,6 +13,7 @@ from ariane_broker.receive.in_hand.queue_window import QueueWindow
 from ariane_broker.receive.in_hand.receive_events import EventKind, ReceiveEvent
 from ariane_broker.receive.in_hand.receive_log import ReceiveLog
 from ariane_broker.receive.in_hand.receive_table import ReceiveTable
+from ariane_storage.errors import QueueUnderRepair
 from ariane_storage.store import Store
 
 
@@ -22,6 +25,25 @@ class OpenWindows:
     log: ReceiveLog
     table: ReceiveTable
     offsets: ConsumerOffsets
+
+    def begin(self, group: str, queues: Iterable[QueueKey]) -> int:
+        """Begin the windows of queues that are new to a group, in one record of the log.
+
+        Returns:
+            Their number.
+
+        Raises:
+            StorageError: It could not be written.
+        """
+        beginnings = []
+        for queue in queues:
+            if self.table.window(group, queue) is None:
+                with suppress(QueueUnderRepair):
+                    low, _ = self.store.queue_bounds(*queue)
+                    beginnings.append(self._beginning(group, queue, self._begin(group, queue, low)))
+        if beginnings:
+            self.log.write(beginnings)
+        return len(beginnings)
 
     def open(self, order: ReceiveOrder, queue: QueueKey) -> QueueWindow:
         """The window of an order's group in a queue, which agrees with its consumer offset.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,10 +12,15 @@ from numpy.typing import NDArray
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.receive.handing_out.group_runs import as_low_as_before
 from ariane_broker.receive.handing_out.offset_reading import FoundRecords
-from ariane_broker.receive.handing_out.receive_order import ReceiveOrder
+from ariane_broker.receive.handing_out.receive_order import HandedOut, ReceiveOrder
+from ariane_broker.receive.handing_out.turn_budget import READ_THINGS, TurnBudget
 from ariane_broker.receive.in_hand.queue_window import QueueWindow, Rows
+from ariane_broker.receive.in_hand.ranges import ranges_of
+from ariane_broker.receive.in_hand.receive_events import EventFlag, EventKind, ReceiveEvent
 from ariane_storage.log.records.fields import Int64s
 from ariane_storage.reading.filter import Filter
+
+_QUEUES_MIN: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +39,8 @@ class HandOutRequest:
     """Whether messages of a message group are handed out one after the other."""
     now_ms: int
     """Milliseconds since the epoch."""
+    budget: TurnBudget
+    """What this turn may examine."""
 
 
 @dataclass(slots=True)
@@ -60,14 +68,34 @@ class QueueSelection:
         return max(self.end, self.window.end) > self.began or bool(self.dropped)
 
 
+def event_of(group: str, out: HandedOut, selection: QueueSelection) -> ReceiveEvent:
+    """The event that says what was handed out of a queue."""
+    attempts = out.attempts
+    return ReceiveEvent(
+        EventKind.HAND,
+        group,
+        out.queue,
+        EventFlag.PASSED if selection.passed else EventFlag.NONE,
+        ranges_of(out.offsets),
+        out.serial,
+        out.until_ms,
+        selection.end,
+        attempts[:1] if bool((attempts == attempts[0]).all()) else attempts,
+    )
+
+
 def highest_of(
     request: HandOutRequest,
     selections: Sequence[QueueSelection],
     rows: Sequence[NDArray[np.int64]],
 ) -> list[NDArray[np.int64]]:
-    """The rows of the highest priority of all queues, in the order of their offsets."""
+    """The rows of the highest priority of all queues, in the order of their offsets.
+
+    Of no more queues than the turn may still read messages of, and of ``_QUEUES_MIN`` at least.
+    """
     if not selections:
         return []
+    queues_max = max(_QUEUES_MIN, request.budget.things // READ_THINGS)
     several = request.in_order and request.order.several_of_a_group
     count = request.order.count_max
     priorities = np.concatenate(
@@ -79,6 +107,9 @@ def highest_of(
     places = np.concatenate([np.full(len(each), place) for place, each in enumerate(rows)])
     own = np.concatenate(rows)
     best = np.lexsort((own, places, -priorities))[:count]
+    _, firsts = np.unique(places[best], return_index=True)
+    if len(firsts) > queues_max:
+        best = best[: np.sort(firsts)[queues_max]]
     return [np.sort(own[best[places[best] == place]]) for place in range(len(selections))]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,6 +81,16 @@ class HandedOut:
     def size_bytes(self) -> int:
         """Bytes of all records."""
         return sum(map(len, self.chunks))
+
+
+class Look(NamedTuple):
+    """The result of a look at some queues."""
+
+    handed: list[HandedOut]
+    """The messages that were handed out."""
+    left: list[QueueKey]
+    """Those of the queues that may have more, also if nothing was handed out: the turn had no time
+    for them, or it lies behind messages that a filter has left out."""
 
 
 def checked_order(order: ReceiveOrder, count_max: int = COUNT_MAX) -> ReceiveOrder:

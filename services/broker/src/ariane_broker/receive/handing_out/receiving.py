@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 
 from ariane_broker.clients.client_table import ClientTable
@@ -14,12 +14,13 @@ from ariane_broker.groups.group_changes import GroupChanges
 from ariane_broker.log.cold_reads import ColdReads
 from ariane_broker.receive.handing_out.attempts import Attempts
 from ariane_broker.receive.handing_out.hand_outs import HandOuts
+from ariane_broker.receive.handing_out.lane import Filters, Lane
 from ariane_broker.receive.handing_out.receive_order import HandedOut, ReceiveOrder
-from ariane_broker.receive.handing_out.waiting_line import WaitingLines
+from ariane_broker.receive.handing_out.turn_budget import TurnBudget
+from ariane_broker.receive.handing_out.waiting_line import WaitingLine, WaitingLines
 from ariane_broker.receive.in_hand.receive_log import ReceiveLog
 from ariane_servicekit import AnswerLease
 from ariane_storage.disk.cold import BytesCold
-from ariane_storage.reading.filter import Filter
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,7 +55,7 @@ class Receiving:
             StorageError: Nothing is handed out.
         """
         filters = {topic: filter_for(each) for topic, each in order.filters.items()}
-        self.hand_outs.queues(order)
+        self.hand_outs.queue_counts(order)
         await self.group_changes.admit(order.group)
         self.group_changes.check_not_paused(order.group)
         self.clients.check_receive(order.group, order.client_id, order.filters, order.hold_seconds)
@@ -66,31 +67,44 @@ class Receiving:
         return handed
 
     async def _receive(
-        self, order: ReceiveOrder, filters: Mapping[str, Filter | None], lease: AnswerLease
+        self, order: ReceiveOrder, filters: Filters, lease: AnswerLease
     ) -> list[HandedOut]:
         """Hand out the messages that are ready, or wait for some."""
         deadline = self.monotonic() + order.hold_seconds
         line = self.lines.line(order.group)
-        line.serve()  # Calls that wait already are served first.
-        while True:
-            handed = await self._hand_out(order, filters, lease)
-            remaining = deadline - self.monotonic()
-            if handed or remaining <= 0:
-                return handed
-            handed, again = await line.wait(order, filters, lease, remaining)
-            if handed or not again:
-                return handed
+        with line.lane(order, filters) as lane:
+            while True:
+                handed = await self._hand_out(order, filters, lease, line, lane)
+                remaining = deadline - self.monotonic()
+                if handed or remaining <= 0:
+                    return handed
+                handed, again = await line.wait(lane, order, filters, lease, remaining)
+                if handed or not again:
+                    return handed
 
     async def _hand_out(
-        self, order: ReceiveOrder, filters: Mapping[str, Filter | None], lease: AnswerLease
+        self,
+        order: ReceiveOrder,
+        filters: Filters,
+        lease: AnswerLease,
+        line: WaitingLine,
+        lane: Lane,
     ) -> list[HandedOut]:
-        """Hand out ready messages, reading on past all that the filters leave out."""
-        while True:
+        """Hand out ready messages, looking at some queues in each turn of the loop.
+
+        Reads on past all that the filters leave out.
+        """
+        walk = self.hand_outs.walk(order)
+        queues = walk.take()
+        while queues:
             granted = await lease.take(order.size_bytes_max)
             used = 0
             try:
-                handed, unfinished = self.hand_outs.hand_out(order, filters, bytes_max=granted)
-                used = sum(out.size_bytes for out in handed)
+                line.serve()  # Calls that wait already are served first.
+                look = self.hand_outs.hand_out(
+                    order, filters, queues, bytes_max=granted, budget=TurnBudget()
+                )
+                used = sum(out.size_bytes for out in look.handed)
                 missing = None
             except BytesCold as cold:
                 missing = cold
@@ -99,9 +113,15 @@ class Receiving:
             if missing is not None:
                 await self.cold_reads.fetch(order.group, missing, order.group)
                 continue
-            if handed or not unfinished:
-                return handed
-            await asyncio.sleep(0)
+            if look.handed:
+                return look.handed
+            # In the turn that looked at them, so that no arrival is missed.
+            lane.watch(queues)
+            walk.put_back(look.left)
+            queues = walk.take()
+            if queues:
+                await asyncio.sleep(0)
+        return []
 
     def _check_nobody_owns(self, group: str) -> None:
         for client in self.clients.members(group):

@@ -8,75 +8,67 @@ wakes one call and not all.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from heapq import heapify, heappop, heappush
+from itertools import count
 from typing import Final
 
-from ariane_broker.filters.expression import FilterExpression
-from ariane_broker.filters.filter import wish_of
 from ariane_broker.log.cold_reads import ColdReads
-from ariane_broker.log.held_requests import HeldRequests, Watch
+from ariane_broker.log.held_requests import HeldRequests
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.receive.handing_out.hand_outs import HandOuts
+from ariane_broker.receive.handing_out.lane import Filters, Lane, Waiter
 from ariane_broker.receive.handing_out.receive_order import HandedOut, ReceiveOrder
-from ariane_broker.wish import Wish
+from ariane_broker.receive.handing_out.turn_budget import TurnBudget
 from ariane_servicekit import AnswerLease
 from ariane_servicekit.errors import ServiceError
 from ariane_storage.disk.cold import BytesCold
 from ariane_storage.errors import StorageError
-from ariane_storage.reading.filter import Filter
-
-Filters = Mapping[str, Filter | None]
 
 SERVED_MAX: Final = 16
 """Calls that are served in one turn of the loop, some 100 us each; the next turn goes on."""
 
 
-@dataclass(slots=True, eq=False)
-class _Waiter:
-    """A waiting call."""
-
-    order: ReceiveOrder
-    """Its order."""
-    filters: Filters
-    """The filter of each topic; None: all messages."""
-    lease: AnswerLease
-    """Memory for its answer."""
-    watch: Watch = field(default_factory=Watch)
-    """Ends its wait."""
-    served: list[HandedOut] = field(default_factory=list)
-    """The messages handed out to it."""
-    failure: ServiceError | StorageError | None = None
-    """The error that it raises."""
-    crowded: bool = False
-    """Whether there was no memory for its answer at its turn."""
-
-    @property
-    def wanted(self) -> tuple[tuple[tuple[str, FilterExpression], ...], bool]:
-        """A key that is equal for calls that want the same messages."""
-        return tuple(sorted(self.order.filters.items(), key=str)), self.order.by_priority
-
-
 class WaitingLine:
-    """The waiting calls of one group."""
+    """The calls of one group that wait."""
 
     def __init__(self, hand_outs: HandOuts, held: HeldRequests, cold_reads: ColdReads) -> None:
         self._hand_outs = hand_outs
         self._held = held
         self._cold_reads = cold_reads
-        self._waiting: list[_Waiter] = []
-        self._watch: Watch | None = None
-        # The messages that matter in each watched queue; None: all do.
-        self._wishes: dict[QueueKey, Wish | None] = {}
+        self._lanes: dict[object, Lane] = {}
+        self._numbers = count()
         self._called = False
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        """The number of calls that wait."""
+        return sum(len(lane.waiters) for lane in self._lanes.values())
+
+    @contextmanager
+    def lane(self, order: ReceiveOrder, filters: Filters) -> Iterator[Lane]:
+        """The lane of an order, for as long as a call looks at queues or waits."""
+        wanted = (
+            frozenset(order.filters.items()),
+            order.by_priority,
+            order.several_of_a_group,
+        )
+        lane = self._lanes.get(wanted)
+        if lane is None:
+            lane = self._lanes[wanted] = Lane(self._held, filters, self._serve_soon)
+        lane.user_count += 1
+        try:
+            yield lane
+        finally:
+            lane.user_count -= 1
+            if not lane.user_count:
+                del self._lanes[wanted]
+                lane.close()
 
     async def wait(
-        self, order: ReceiveOrder, filters: Filters, lease: AnswerLease, seconds: float
+        self, lane: Lane, order: ReceiveOrder, filters: Filters, lease: AnswerLease, seconds: float
     ) -> tuple[list[HandedOut], bool]:
-        """Wait for messages.
+        """Wait for messages, in a lane whose queues were all looked at.
 
         Returns:
             The messages, and whether to try once more because there was no memory for the answer.
@@ -85,94 +77,86 @@ class WaitingLine:
             ServiceError: As ``HandOuts.hand_out``; HELD_PULLS_EXHAUSTED.
             StorageError: As ``HandOuts.hand_out``.
         """
-        waiter = _Waiter(order, filters, lease)
-        self._waiting.append(waiter)
-        # In the loop turn in which no message was found, so that no arrival is missed.
-        self._watch_queues(order, filters)
+        waiter = Waiter(next(self._numbers), order, filters, lease)
+        lane.waiters[waiter] = None
+        if lane.is_due:
+            self._serve_soon()  # Something has come since it was looked at.
         try:
             await self._held.wait(waiter.watch, seconds)
         except asyncio.CancelledError:
             if waiter.served:
                 # The call is gone: its messages need not stay invisible.
                 self._hand_outs.give_back(order.group, waiter.served)
-                self.call()
+                for out in waiter.served:
+                    self.call(out.queue)
             raise
         finally:
-            if waiter in self._waiting:
-                self._waiting.remove(waiter)
-            if not self._waiting:
-                self._forget()
+            lane.waiters.pop(waiter, None)
         if waiter.failure is not None:
             raise waiter.failure
         return waiter.served, waiter.crowded
 
-    def call(self) -> None:
+    def call(self, queue: QueueKey) -> None:
+        """There may be something in a queue: look there soon, for the calls that wait."""
+        for lane in self._lanes.values():
+            lane.tell(queue)
+
+    def serve(self) -> None:
+        """Hand out messages to the calls that have waited longest; soon again if there is more.
+
+        Serves ``SERVED_MAX`` calls at most, within the budget of one turn.
+        """
+        self._called = False
+        due = [(lane.first.number, lane) for lane in self._lanes.values() if lane.is_due]
+        heapify(due)
+        budget, calls_left = TurnBudget(), SERVED_MAX
+        while due and calls_left > 0 and not budget.is_spent:
+            _, lane = heappop(due)
+            calls_left -= self._serve_first(lane, budget)
+            if lane.is_due:
+                heappush(due, (lane.first.number, lane))
+        if due:
+            self._serve_soon()
+
+    def _serve_first(self, lane: Lane, budget: TurnBudget) -> bool:
+        """Look for messages for the first call of a lane; returns whether its wait has ended."""
+        waiter, queues = lane.first, lane.take(budget.things)
+        granted = waiter.lease.take_at_once(waiter.order.size_bytes_max)
+        waiter.crowded = not granted
+        used, left = 0, queues
+        if granted:
+            try:
+                look = self._hand_outs.hand_out(
+                    waiter.order, waiter.filters, queues, bytes_max=granted, budget=budget
+                )
+                waiter.served, left = look.handed, look.left
+                used = sum(out.size_bytes for out in waiter.served)
+            except BytesCold as cold:
+                left = []
+                group = waiter.order.group
+                fetch = self._cold_reads.begin(group, cold, group)
+                fetch.add_done_callback(lambda _: _tell_all(lane, queues))
+            except (ServiceError, StorageError) as error:
+                waiter.failure = error
+            finally:
+                waiter.lease.settle(granted, used)
+        lane.put_back(left)
+        if not (waiter.served or waiter.crowded or waiter.failure is not None):
+            return False
+        del lane.waiters[waiter]
+        waiter.watch.interrupt()
+        return True
+
+    def _serve_soon(self) -> None:
         """Serve the calls soon, once for all arrivals of this loop turn."""
-        if self._waiting and not self._called:
+        if not self._called:
             self._called = True
             asyncio.get_running_loop().call_soon(self.serve)
 
-    def serve(self) -> None:
-        """Hand out messages to the calls that have waited longest; soon again if there is more."""
-        self._called = False
-        nothing_for = set()
-        served_count = 0
-        for waiter in list(self._waiting):
-            if served_count == SERVED_MAX:
-                self.call()
-                return
-            wanted = waiter.wanted
-            if wanted in nothing_for:
-                continue
-            granted = waiter.lease.take_at_once(waiter.order.size_bytes_max)
-            waiter.crowded = not granted
-            if granted:
-                used = 0
-                try:
-                    waiter.served, unfinished = self._hand_outs.hand_out(
-                        waiter.order, waiter.filters, bytes_max=granted
-                    )
-                    if unfinished:
-                        self.call()
-                    used = sum(out.size_bytes for out in waiter.served)
-                except BytesCold as cold:
-                    group = waiter.order.group
-                    fetch = self._cold_reads.begin(group, cold, group)
-                    fetch.add_done_callback(lambda _: self.call())
-                except (ServiceError, StorageError) as error:
-                    waiter.failure = error
-                finally:
-                    waiter.lease.settle(granted, used)
-                if not waiter.served and waiter.failure is None:
-                    nothing_for.add(wanted)
-                    continue
-            self._waiting.remove(waiter)
-            waiter.watch.interrupt()
-            served_count += 1
 
-    def _watch_queues(self, order: ReceiveOrder, filters: Filters) -> None:
-        """Watch what a call waits for besides what others wait for already.
-
-        Where all want some messages only, others wake nobody: the next call passes them over.
-        """
-        known, wishes = self._wishes, dict(self._wishes)
-        for queue in self._hand_outs.queues(order):
-            of_call = wish_of(filters.get(queue.topic))
-            before = known.get(queue, of_call)
-            wishes[queue] = None if before is None or of_call is None else before | of_call
-        if self._watch is not None and wishes == known:
-            return
-        before_this = self._watch
-        self._watch = self._held.watch(wishes, on_arrival=self.call)
-        if before_this is not None:
-            self._held.forget(before_this)
-        self._wishes = wishes
-
-    def _forget(self) -> None:
-        if self._watch is not None:
-            self._held.forget(self._watch)
-            self._watch = None
-            self._wishes = {}
+def _tell_all(lane: Lane, queues: Sequence[QueueKey]) -> None:
+    for queue in queues:
+        lane.tell(queue)
 
 
 class WaitingLines:
@@ -191,8 +175,8 @@ class WaitingLines:
             line = self._lines[group] = WaitingLine(self._hand_outs, self._held, self._cold_reads)
         return line
 
-    def call(self, group: str) -> None:
-        """Have the calls that wait for messages of a group look again."""
+    def call(self, group: str, queue: QueueKey) -> None:
+        """There may be messages for a group in a queue: its calls that wait look there soon."""
         line = self._lines.get(group)
         if line is not None:
-            line.call()
+            line.call(queue)

@@ -1,0 +1,54 @@
+"""A walk over all queues that an order may be served from, some in each turn of the loop.
+
+It begins at a random queue, so that one with a deep backlog does not starve others.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Final
+
+from ariane_broker.queue_key import QueueKey
+from ariane_servicekit import EXAMINED_MAX
+
+QUEUES_MAX: Final = EXAMINED_MAX
+"""Queues that a receive looks at in one turn of the loop; the next turn goes on behind them."""
+
+
+class QueueWalk:
+    """The queues that are still to be looked at."""
+
+    def __init__(self, counts: Mapping[str, int], first: int) -> None:
+        """Begin with the ``first`` queue, counted over the topics from 0; all before it are last.
+
+        Args:
+            counts: The number of queues of each topic.
+            first: Below their sum.
+        """
+        self._ahead = _queues_from(counts, first)
+        self._again: deque[QueueKey] = deque()
+
+    def take(self) -> list[QueueKey]:
+        """The next queues to look at, ``QUEUES_MAX`` at most; none at the end of the walk."""
+        queues = list(islice(self._ahead, QUEUES_MAX))
+        while self._again and len(queues) < QUEUES_MAX:
+            queues.append(self._again.popleft())
+        return queues
+
+    def put_back(self, queues: Iterable[QueueKey]) -> None:
+        """Look at some queues again, behind all others."""
+        self._again.extend(queues)
+
+
+def _queues_from(counts: Mapping[str, int], first: int) -> Iterator[QueueKey]:
+    behind, before = [], []
+    for topic, count in counts.items():
+        cut = min(max(0, first), count)
+        behind.append((topic, cut, count))
+        before.append((topic, 0, cut))
+        first -= count
+    for topic, begin, end in behind + before:
+        for queue_id in range(begin, end):
+            yield QueueKey(topic, queue_id)
