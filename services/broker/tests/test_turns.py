@@ -72,11 +72,13 @@ REFUSED = {
 
 LONG_CONDITION = " OR ".join(f"colour CONTAINS 'x{number}'" for number in range(100))
 
-RECEIVED = [("colour = 'red'", False), (LONG_CONDITION, False), ("colour = 'red'", True)]
-"""Conditions that no message fulfils, and whether they are wanted by priority."""
-
-RECEIVERS = [f"receivers-{place}" for place in range(len(RECEIVED))]
-"""A group for each: it looks at all queues of a topic."""
+RECEIVED = {
+    "receivers-1": ("broad", "colour = 'red'", False),
+    "receivers-2": ("deep", LONG_CONDITION, False),
+    "receivers-3": ("deep", "colour = 'red'", True),
+}
+"""Of each group the topic, all queues of which it looks at; a condition that no message fulfils;
+and whether messages are wanted by priority."""
 
 HOSTILE = {
     "BrokerService.GetBrokerState": [{}],
@@ -190,7 +192,7 @@ HOSTILE = {
                     "consumerGroup": group,
                     "subscriptions": [
                         {
-                            "topic": "broad",
+                            "topic": topic,
                             "filter": {"kind": "FILTER_KIND_SQL92", "text": condition},
                         }
                     ],
@@ -198,7 +200,7 @@ HOSTILE = {
                     "byPriority": by_priority,
                 }
             }
-            for group, (condition, by_priority) in zip(RECEIVERS, RECEIVED, strict=True)
+            for group, (topic, condition, by_priority) in RECEIVED.items()
         ),
     ],
     "ReceiveService.ListReceiving": [{"consumerGroup": "many"}],
@@ -303,7 +305,8 @@ def fill(rooms):
     for name in (*names, "keyed"):
         state.topics.put(TopicConfig(topic=name, read_queue_count=1, write_queue_count=1))
     state.topics.put(wide, deep)
-    store.append(block_of("deep", [b"m"]), 1)
+    for number in range(1, 101):
+        store.append(block_of("deep", [b"m"]), number)
     for number, name in enumerate(names):
         store.append(block_of(name, [b"m"]), 0)
         store.append(block_of("broad", [b"m"]), number)
@@ -322,7 +325,7 @@ def fill(rooms):
         rooms.clients.table.attach(Hello(client_id=f"client-{number}", memberships=crowd), "test")
     locker = Membership(consumer_group="orderly", ordered=True)
     rooms.clients.table.attach(Hello(client_id="locker", memberships=(locker,)), "test")
-    for name in ("wide", "crowd", "orderly", "settlers", "twin", "many", "leaver", *RECEIVERS):
+    for name in ("wide", "crowd", "orderly", "settlers", "twin", "many", "leaver", *RECEIVED):
         state.groups.put(GroupConfig(consumer_group=name))
     encoder = BlockEncoder("keyed", size_bytes_max=4 << 20)
     for number in range(COUNT):
@@ -405,7 +408,7 @@ async def called(channel, method, request):
         f"/{method.containing_service.full_name}/{method.name}",
         request_serializer=type(request).SerializeToString,
         response_deserializer=GetMessageClass(method.output_type).FromString,
-    )(iter([request]) if method.client_streaming else request, timeout=60)
+    )(iter([request]) if method.client_streaming else request, timeout=300)
     try:
         await (call.read() if method.server_streaming else call)
     except aio.AioRpcError as error:
