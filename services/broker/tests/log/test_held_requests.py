@@ -1,4 +1,5 @@
 import asyncio
+import sys
 
 import pytest
 
@@ -9,6 +10,8 @@ from ariane_broker.wish import Wish
 from ariane_servicekit import ServiceError
 
 A, B = QueueKey("t", 0), QueueKey("t", 1)
+TOLD_LINES_MAX = 7
+"""Lines that run to tell one reader."""
 
 
 @pytest.fixture
@@ -66,6 +69,38 @@ async def test_who_wants_some_tags_is_woken_by_these(held):
         held.forget(each)
     assert not held.wants_tags(A)
     assert (held._watches, held._tagged) == ({}, {})
+
+
+@pytest.mark.parametrize("wish", [None, Wish(frozenset([7]))])
+async def test_to_tell_a_reader_takes_a_few_lines(held, wish):
+    """All readers of a queue are told in one turn: as many as may wait (``held_pulls_max``)."""
+
+    async def lines_of(readers):
+        waits = [asyncio.ensure_future(wait_for(held.watch({A: wish}))) for _ in range(readers)]
+        await asyncio.sleep(0)
+        count = 0
+
+        def trace(frame, event, _):
+            nonlocal count
+            count += event == "line" and frame.f_globals["__name__"].startswith("ariane_")
+            return trace
+
+        sys.settrace(trace)
+        try:
+            held.arrived(A, [7])
+        finally:
+            sys.settrace(None)
+        assert await asyncio.gather(*waits) == [True] * readers
+        return count
+
+    async def wait_for(watch):
+        try:
+            return await watch.wait(20)
+        finally:
+            held.forget(watch)
+
+    few, many = await lines_of(10), await lines_of(110)
+    assert 0 < many - few <= 100 * TOLD_LINES_MAX
 
 
 async def test_woken_in_the_next_turn_and_once(held):

@@ -175,8 +175,8 @@ async def _delete_queues(log: LogRoom, executor: Executor, topics: Collection[st
     """Delete queues; a thread waits for the disk, so that appends and reads continue."""
     store = log.store
     deletion = store.keeping.let_go_of_topics(topics)
-    log.held.filtered.begin_anew(topics)
     try:
+        await in_turns(log.held.filtered.begin_anew(topics))
         await asyncio.get_running_loop().run_in_executor(
             executor, store.keeping.finish_deletion, deletion
         )

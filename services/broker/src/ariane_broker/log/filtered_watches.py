@@ -14,7 +14,7 @@ left out, the readers with this filter need not look at: their reads begin behin
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, Protocol
@@ -110,12 +110,17 @@ class FilteredWatches:
             return queue_offset
         return max(queue_offset, min(one.clear_to, self._end(queue)))
 
-    def begin_anew(self, topics: Collection[str]) -> None:
-        """Queues of topics were deleted: what filters saw of them says nothing of later ones."""
-        for queue, judged in self.queues.items():
+    def begin_anew(self, topics: Collection[str]) -> Iterator[None]:
+        """Queues of topics were deleted: what filters saw of them says nothing of later ones.
+
+        Yields once for each queue and filter that is examined; later ones do not exist before.
+        """
+        for queue in list(self.queues):
             if queue.topic in topics:
-                for one in judged.values():
+                for one in list(self.queues.get(queue, {}).values()):
                     one.clear_from = one.clear_to = one.seen_to = self._end(queue)
+                    yield None
+            yield None
 
     def _call(self) -> None:
         if self._due and not self._called:

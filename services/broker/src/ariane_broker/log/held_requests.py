@@ -12,6 +12,8 @@ tags, and of those whose hashes are not known; one that waits with a filter, of 
 passes (see ``filtered_watches``). A wait also ends when its hold time is over, when it
 is interrupted, when the broker stops, and with the call that it belongs to.
 
+All readers of a queue are told in one turn, ``held_pulls_max`` at most, a microsecond each.
+
 Who watches thousands of queues begins with some in each turn of the loop (``watch_also``), and his
 watch ends in as many turns.
 """
