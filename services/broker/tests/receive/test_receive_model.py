@@ -499,3 +499,19 @@ def test_a_clock_that_is_set_shows_no_message_and_hides_none(seconds):
     machine.tick(seconds=2)
     (out,) = machine.take(8, 30)
     assert out.offsets.tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("acknowledged", [0, 1])
+def test_a_receipt_that_a_crash_has_taken_settles_nothing_that_another_has(acknowledged):
+    """Also if the clock of the next broker shows the time at which the last one handed out."""
+    machine = ReceiveMachine()
+    machine.send(queue=QUEUES[0], groups=["a", "b"])
+    for _ in range(acknowledged):
+        machine.settle_all(*machine.take(1, 30))
+    (lost,) = machine.take(1, 30)
+    machine.lose_power(seed=1)
+    machine.turn = 1000  # What another process draws.
+    (again,) = machine.take(1, 30)
+    assert again.offsets.tolist() == lost.offsets.tolist() == [acknowledged]
+    assert machine.settle(lost, [0], DONE)[0] == set()
+    assert machine.settle(again, [0], DONE)[0] == {(QUEUES[0], acknowledged)}

@@ -332,7 +332,7 @@ class HandOuts:
     def _write_down(
         self, request: HandOutRequest, selections: Sequence[QueueSelection]
     ) -> list[HandedOut]:
-        serial = self._table.next_serial(request.now_ms)
+        serial = self._table.next_serial(request.now_ms, self._draw)
         until_ms = request.now_ms + request.order.invisible_ms
         events, handed = [], []
         for selection in selections:

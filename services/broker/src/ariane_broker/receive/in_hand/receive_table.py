@@ -29,8 +29,12 @@ from ariane_storage.log.scan import Stretch
 FILE_NAME: Final = "config/receiving.json"
 
 SERIALS_PER_MS: Final = 1 << 20
-"""A receipt's serial holds its time. So after a crash no serial is used twice, although the log has
-lost the last ones: a broker does not start within the millisecond in which it died."""
+"""A receipt's serial holds its time, and a drawn number. After a crash or a failover, the log may
+have lost the last ones. The next ones are larger by the clock; and where the clock of the next
+broker is behind, one in ``SERIALS_DRAWN`` is the same at most."""
+
+SERIALS_DRAWN: Final = 1 << 16
+"""Each serial is drawn from so many; many can follow one another within a millisecond."""
 
 _HOLDERS_MAX: Final = 4096
 
@@ -105,9 +109,9 @@ class ReceiveTable(SnapshotState):
         """The client with a number."""
         return self._holders.name(number)
 
-    def next_serial(self, now_ms: int) -> int:
-        """The serial of the next receipt."""
-        return max(self._last_serial + 1, now_ms * SERIALS_PER_MS)
+    def next_serial(self, now_ms: int, draw: Callable[[int], int]) -> int:
+        """The serial of the next receipt; ``draw``: a random number below its argument."""
+        return max(self._last_serial + 1, now_ms * SERIALS_PER_MS) + draw(SERIALS_DRAWN)
 
     def apply(self, event: ReceiveEvent) -> None:
         """Apply one change that was just written."""
