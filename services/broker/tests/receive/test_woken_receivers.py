@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from ariane.broker.v1 import group_service_pb2 as group_pb
+from ariane.broker.v1 import offset_service_pb2 as offset_pb
 from ariane_broker.receive.handing_out.waiting_line import WaitingLine
 from services.broker.tests.receive.receive_calls import Receiver, held, held_count
 
@@ -44,6 +45,22 @@ async def test_receivers_of_some_tags_are_woken_by_these_only(running, served):
         assert len(served) == 1
         # What woke nobody is passed over by the next call, and is no backlog.
         assert await Receiver(broker, "paid").receive(tag="paid") == []
+
+
+async def test_who_waits_is_given_what_a_reset_makes_new(running):
+    async with running() as broker:
+        await broker.create_topic("orders", 2)
+        receiver = Receiver(broker)
+        await broker.store("orders", [b"a"], 1)
+        await receiver.ack(*await receiver.receive())
+        waits = await waiting(receiver)
+        await broker.offsets.ResetConsumerOffsets(
+            offset_pb.ResetConsumerOffsetsRequest(
+                consumer_group="billing", topic="orders", earliest=True
+            )
+        )
+        async with asyncio.timeout(20):
+            assert [each.message.body for each in await waits] == [b"a"]
 
 
 async def test_who_wants_all_is_woken_by_all_beside_who_wants_a_tag(running, served):
