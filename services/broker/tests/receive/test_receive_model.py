@@ -44,7 +44,7 @@ from ariane_broker.retry.failures import ReturnOutcome
 from ariane_broker.retry.return_table import Returned
 from ariane_broker.topics.topic_table import TopicConfig, TopicTable
 from ariane_record import BlockEncoder
-from ariane_servicekit import at_once
+from ariane_servicekit import EXAMINED_MAX, at_once
 from ariane_storage import FlushMode, Store
 from ariane_storage.testing import FaultyDisk, FixedClock, small_config
 from services.broker.tests.log_side import FlushedAtOnce, broker_log, cold_reads
@@ -231,11 +231,13 @@ class ReceiveMachine(RuleBasedStateMachine):
         span_s=st.integers(1, 40),
         by_priority=st.booleans(),
         several=st.booleans(),
+        things=st.integers(len(QUEUES), 16),
     )
-    def receive(self, count, span_s, by_priority, several):
-        self.take(count, span_s, by_priority=by_priority, several=several)
+    def receive(self, count, span_s, by_priority, several, things):
+        """Receive messages; each turn examines a few things only."""
+        self.take(count, span_s, by_priority=by_priority, several=several, things=things)
 
-    def take(self, count, span_s, *, by_priority=False, several=False):
+    def take(self, count, span_s, *, by_priority=False, several=False, things=EXAMINED_MAX):
         order = checked_order(
             ReceiveOrder(
                 group=GROUP,
@@ -248,14 +250,16 @@ class ReceiveMachine(RuleBasedStateMachine):
         )
         now_ms, model = self.clock.now_ms(), self.model
         free = model.open(now_ms)
-        walk, handed = self.hand_outs.walk(order), []
+        walk, handed, turns = self.hand_outs.walk(order), [], 0
         while not handed and (queues := walk.take()):
+            turns += 1
+            assert turns < 1000, "it goes on and on"
             look = self.hand_outs.hand_out(
                 order,
                 {"orders": filter_for(WANTED)},
                 queues,
                 bytes_max=1 << 20,
-                budget=TurnBudget(),
+                budget=TurnBudget(things),
             )
             handed = look.handed
             walk.put_back(look.left)

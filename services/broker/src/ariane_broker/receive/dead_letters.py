@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, dataclass
+from itertools import chain
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.receive.in_hand.queue_window import rows_of
@@ -19,7 +19,7 @@ from ariane_broker.retry.failed_records import DeadLetterReason
 from ariane_broker.retry.failures import FailedPlace, Failure
 from ariane_broker.retry.returning import MessageReturns
 from ariane_record.names import retry_topic
-from ariane_servicekit import get_logger
+from ariane_servicekit import get_logger, in_turns
 from ariane_servicekit.errors import ServiceError
 from ariane_storage.errors import RecordNotFound
 from ariane_storage.log.records.fields import Int64s
@@ -90,11 +90,12 @@ class DeadLetters:
         rows = window.rows[rows_of(window.rows, offsets)]
         offsets = np.ascontiguousarray(rows["offset"])
         tried = rows["attempts"] - 1
-        places = self._places(queue, offsets)
+        places = list(chain.from_iterable(await in_turns(self._places(queue, offsets))))
         if queue.topic == retry_topic(group):
             # The copy's own attempts field counts the tries before it; only local ones are added.
             await self.returns.handed_out(places)
-            tried = tried - self._said(places)
+            said = await in_turns(self._attempts_at(place.commit_log_offset) for place in places)
+            tried = tried - np.array(said, np.int32)
         refused: list[int] = []
         for local in np.unique(tried).tolist():
             chosen = [
@@ -136,22 +137,18 @@ class DeadLetters:
             )
         return refused
 
-    def _places(self, queue: QueueKey, offsets: Int64s) -> list[FailedPlace]:
-        """The places of messages in the log; 0 for messages that retention has deleted."""
-        low, _ = self.store.queue_bounds(*queue)
-        places: list[FailedPlace] = []
+    def _places(self, queue: QueueKey, offsets: Int64s) -> Iterator[list[FailedPlace]]:
+        """The places of messages in the log, by range; 0 for those that retention has deleted."""
         for first, count in ranges_of(offsets).tolist():
+            low, _ = self.store.queue_bounds(*queue)
             gone = min(max(0, low - first), count)
-            places += [FailedPlace(first + step, 0) for step in range(gone)]
+            places = [FailedPlace(first + step, 0) for step in range(gone)]
             if gone < count:
                 begin = first + gone
                 entries = self.store.queue_entries(*queue, begin, max_count=count - gone)
                 spots = entries["commit_log_offset"].tolist()
                 places += map(FailedPlace, range(begin, begin + len(spots)), spots)
-        return places
-
-    def _said(self, places: list[FailedPlace]) -> NDArray[np.int32]:
-        return np.array([self._attempts_at(place.commit_log_offset) for place in places], np.int32)
+            yield places
 
     def _attempts_at(self, commit_log_offset: int) -> int:
         try:

@@ -15,7 +15,7 @@ from ariane_broker.queue_key import QueueKey
 from ariane_broker.receive.dead_letters import COUNT_MAX, DeadLetters
 from ariane_broker.receive.handing_out.receive_order import INVISIBLE_MS_MAX, KEPT_MS
 from ariane_broker.receive.handing_out.waiting_line import WaitingLines
-from ariane_broker.receive.in_hand.queue_window import QueueWindow
+from ariane_broker.receive.in_hand.queue_window import QueueWindow, Rows
 from ariane_broker.receive.in_hand.ranges import ranges_of
 from ariane_broker.receive.in_hand.receive_events import EventKind, ReceiveEvent
 from ariane_broker.receive.in_hand.receive_log import ReceiveLog
@@ -88,7 +88,7 @@ class ReceiveUpkeep:
                 self._held.wake(queue)
             if due_ms <= now_ms:
                 self._lines.call(group, queue)
-            self._renew(group, queue, window, now_ms)
+            yield from self._renew(group, queue, window, now_ms)
             yield found if len(self._exhausted(group, window, now_ms)) else None
 
     def _show_stranded(self, now_ms: int) -> Iterator[None]:
@@ -107,18 +107,21 @@ class ReceiveUpkeep:
                 hide = ReceiveEvent(EventKind.HIDE, group, queue, ranges=ranges, until_ms=now_ms)
                 self._log.write([hide])
 
-    def _renew(self, group: str, queue: QueueKey, window: QueueWindow, now_ms: int) -> None:
-        """Extend the invisible time of messages that attached clients hold, before it ends."""
+    def _renew(
+        self, group: str, queue: QueueKey, window: QueueWindow, now_ms: int
+    ) -> Iterator[None]:
+        """Extend the invisible time of messages that attached clients hold, before it ends.
+
+        Yields once for each client.
+        """
         if window.due_ms > now_ms + KEPT_MS // 2:
             return
-        rows = window.rows
-        kept = (rows["holder"] > 0) & (rows["until_ms"] > now_ms)
-        kept &= rows["until_ms"] <= now_ms + KEPT_MS // 2
-        kept &= rows["serial"] // SERIALS_PER_MS > now_ms - INVISIBLE_MS_MAX
-        for holder in np.unique(rows["holder"][kept]).tolist():
-            name = self._table.holder(holder)
-            if self._clients.find(name) is not None:
-                offsets = rows["offset"][kept & (rows["holder"] == holder)]
+        for holder in np.unique(window.rows["holder"][_kept(window.rows, now_ms)]).tolist():
+            name, rows = self._table.holder(holder), window.rows
+            offsets = rows["offset"][_kept(rows, now_ms) & (rows["holder"] == holder)]
+            # Others had their turn: they may have settled some, or have reset the offset.
+            is_valid = len(offsets) and self._table.window(group, queue) is window
+            if is_valid and self._clients.find(name) is not None:
                 event = ReceiveEvent(
                     EventKind.HIDE,
                     group,
@@ -128,6 +131,7 @@ class ReceiveUpkeep:
                     holder=name.encode(),
                 )
                 self._log.write([event])
+            yield None
 
     async def _bury_exhausted(
         self, group: str, queue: QueueKey, window: QueueWindow, now_ms: int
@@ -150,3 +154,11 @@ class ReceiveUpkeep:
             return np.empty(0, np.int64)
         rows = window.visible(now_ms)
         return rows[window.rows["attempts"][rows] > config.receive_attempts_max][:COUNT_MAX]
+
+
+def _kept(rows: Rows, now_ms: int) -> NDArray[np.bool_]:
+    """Which messages clients hold whose invisible time ends before long."""
+    kept: NDArray[np.bool_] = (rows["holder"] > 0) & (rows["until_ms"] > now_ms)
+    kept &= rows["until_ms"] <= now_ms + KEPT_MS // 2
+    kept &= rows["serial"] // SERIALS_PER_MS > now_ms - INVISIBLE_MS_MAX
+    return kept

@@ -37,6 +37,8 @@ SERIALS_DRAWN: Final = 1 << 16
 """Each serial is drawn from so many; many can follow one another within a millisecond."""
 
 _HOLDERS_MAX: Final = 4096
+"""Of more clients, those that hold no message are forgotten; again, once there are twice as many as
+were left, since all windows in use are looked at for it."""
 
 _log = get_logger(__name__)
 
@@ -280,7 +282,8 @@ class ReceiveTable(SnapshotState):
 
     def _number_of(self, holder: str) -> int:
         if self._holders.is_full:
-            rows = (window.rows["holder"] for _, _, window in self._all())
+            windows = (self.window(*place) for place in self._in_use)
+            rows = (window.rows["holder"] for window in windows if window is not None)
             self._holders.keep({int(number) for each in rows for number in np.unique(each)})
         return self._holders.number(holder)
 
@@ -297,11 +300,12 @@ class _Holders:
         self._numbers = {"": 0}
         self._names = {0: ""}
         self._next = 1
+        self._kept_max = _HOLDERS_MAX
 
     @property
     def is_full(self) -> bool:
         """Whether clients that hold no message are to be forgotten."""
-        return len(self._names) > _HOLDERS_MAX
+        return len(self._names) > self._kept_max
 
     def name(self, number: int) -> str:
         """The client with a number."""
@@ -319,6 +323,7 @@ class _Holders:
         """Forget all other numbers."""
         self._names = {n: name for n, name in self._names.items() if n in numbers or n == 0}
         self._numbers = {name: n for n, name in self._names.items()}
+        self._kept_max = max(_HOLDERS_MAX, 2 * len(self._names))
 
     def copied(self) -> dict[int, str]:
         """The name of each number."""
