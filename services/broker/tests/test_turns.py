@@ -150,6 +150,16 @@ HOSTILE = {
                 }
             ],
         },
+        *(
+            {
+                "consumerGroup": "wide",
+                "positions": [{"topic": "deep", "queueId": number} for number in range(1, 101)],
+                "subscriptions": [
+                    {"topic": "deep", "filter": {"kind": "FILTER_KIND_SQL92", "text": condition}}
+                ],
+            }
+            for condition in ("colour = 'red'", LONG_CONDITION)
+        ),
     ],
     "PullService.PullMessages": [
         {

@@ -136,7 +136,8 @@ async def test_who_wants_some_tags_looks_only_when_such_messages_come(log, held)
     wanted = {"orders": TagFilter(frozenset({"red"}), exact=True)}
     with opened(log, held, filters=wanted) as pull:
         waiting = asyncio.create_task(ends_of(pull))
-        await asyncio.sleep(0)
+        while held.count == 0:  # noqa: ASYNC110 - of the pull
+            await asyncio.sleep(0)
         for _ in range(3):
             log.grow(7, [tag_code("blue"), 0])
             await asyncio.sleep(0)

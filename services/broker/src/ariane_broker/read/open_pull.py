@@ -24,7 +24,7 @@ from ariane_broker.filters.filter import wish_of
 from ariane_broker.log.held_requests import HeldRequests, Watch
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.read.pull_order import Position, PulledQueue, PullOrder
-from ariane_broker.read.queue_looks import PLACES_MAX, Look, QueueLooks
+from ariane_broker.read.queue_looks import Look, QueueLooks, places_max
 from ariane_broker.wish import Wish
 from ariane_servicekit import AnswerLease
 from ariane_storage.reading.filter import Filter
@@ -143,7 +143,7 @@ class OpenPull:
             if granted < wanted:
                 order = replace(order, size_bytes_max=granted)
             # Of many queues, what arrives between the turns of the look is not missed.
-            many = len(self._positions) > PLACES_MAX
+            many = len(self._positions) > places_max(self._filters)
             before_turn = self._watch_places if many else None
             look = await self._looks.look(
                 order, self._filters, self._positions, places, before_turn

@@ -42,12 +42,21 @@ a few, which would bring one message of the next queue, at the price of a whole 
 PLACES_MAX: Final = 256
 """Queues that one look reads, some 10 us each if there is nothing; the next look continues."""
 
+_PLACES_OF_FILTER: Final = 8
+"""A queue whose messages a filter compares counts as so many, and one more for each comparison."""
+
 FILTERED_BYTES_MAX: Final = 4 << 20
 """Bytes of entries and records that one look reads for filters; 2 to 12 ms. Other tasks get their
 turn before the next look continues."""
 
 COMING_MAX: Final = 16
 """Queues that one look has fetched from the disk; when they are there, the next look goes on."""
+
+
+def places_max(filters: Mapping[str, Filter | None]) -> int:
+    """Queues that one turn of the loop reads with these filters, of topics."""
+    looks = max((each.looks_per_record for each in filters.values() if each is not None), default=0)
+    return max(1, PLACES_MAX // (_PLACES_OF_FILTER + looks)) if looks else PLACES_MAX
 
 
 @dataclass(slots=True)
@@ -126,7 +135,7 @@ class QueueLooks:
     ) -> Look:
         """Read queues, beginning with a random one, until the budget of an answer is spent.
 
-        Other tasks get their turn after every ``PLACES_MAX`` queues.
+        Other tasks get their turn after every ``places_max`` queues.
 
         Args:
             order: The order, with budget and consumer.
@@ -137,11 +146,12 @@ class QueueLooks:
         """
         look = Look(order.record_count_max, order.size_bytes_max, set(places))
         turns = self._turns(places)
-        for begin in range(0, len(turns), PLACES_MAX):
+        count = places_max(filters)
+        for begin in range(0, len(turns), count):
             if begin:
                 await asyncio.sleep(0)
             begun_s = self.monotonic()
-            turn = turns[begin : begin + PLACES_MAX]
+            turn = turns[begin : begin + count]
             if before_turn is not None:
                 before_turn(turn)
             has_room = self._look_on(look, order, filters, positions, turn)

@@ -64,6 +64,7 @@ class Lane:
         """Calls that look at queues or wait."""
         self._held = held
         self._filters = filters
+        self._on_arrival = on_arrival
         self._watch = held.watch({}, on_arrival)
 
     @property
@@ -88,7 +89,8 @@ class Lane:
     def tell(self, queue: QueueKey) -> None:
         """There may be something in a queue, if it is one of the lane's."""
         if queue in self._watch.queues:
-            self._watch.tell(queue)
+            self._watch.arrived[queue] = None
+            self._on_arrival()
 
     def take(self, count: int) -> list[QueueKey]:
         """Take the queues that were told of first, ``count`` at most, to look at them."""
