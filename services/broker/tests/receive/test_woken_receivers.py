@@ -63,6 +63,25 @@ async def test_who_waits_is_given_what_a_reset_makes_new(running):
             assert [each.message.body for each in await waits] == [b"a"]
 
 
+async def test_who_waits_is_given_nothing_after_its_group_was_paused(running, refused):
+    async with running() as broker:
+        await broker.create_topic("orders")
+        receiver = Receiver(broker)
+
+        async def let_consume(*, enabled):
+            change = group_pb.ConsumerGroupChange(consumer_group="billing", consume_enabled=enabled)
+            request = group_pb.UpdateConsumerGroupRequest(group=change)
+            await broker.groups.UpdateConsumerGroup(request)
+
+        waits = await waiting(receiver)
+        await let_consume(enabled=False)
+        await broker.store("orders", [b"a"])
+        assert (await refused(waits)).reason == "GROUP_PAUSED"
+        await let_consume(enabled=True)
+        (got,) = await receiver.receive()
+        assert (got.message.body, got.message.position.delivery_attempt) == (b"a", 0)
+
+
 async def test_who_wants_all_is_woken_by_all_beside_who_wants_a_tag(running, served):
     async with running() as broker:
         await broker.create_topic("orders")

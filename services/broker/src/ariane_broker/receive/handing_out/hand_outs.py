@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from ariane_broker.errors.public_errors import group_paused
 from ariane_broker.filters.expiry import expiry_ms
 from ariane_broker.filters.living_origins import living
 from ariane_broker.groups.consumer_groups import ConsumerGroups
@@ -119,11 +120,13 @@ class HandOuts:
             budget: What this turn may examine, not spent yet.
 
         Raises:
-            ServiceError: As ``queue_counts``.
+            ServiceError: As ``queue_counts``; GROUP_NOT_FOUND, GROUP_PAUSED.
             StorageError: Nothing is handed out.
             BytesCold: Nothing is handed out: all that is ready is on the disk.
         """
         group = self._groups.get(order.group)
+        if not group.consume_enabled:
+            raise group_paused(order.group)  # Also for who began to wait before.
         counts = self.queue_counts(order)
         queues = [queue for queue in queues if queue.queue_id < counts.get(queue.topic, 0)]
         ends = self._store.copying.deleted_topic_ends
