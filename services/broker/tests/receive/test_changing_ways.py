@@ -4,6 +4,7 @@ import asyncio
 
 from ariane.broker.v1 import client_service_pb2 as client_pb
 from ariane.broker.v1 import offset_service_pb2 as offset_pb
+from ariane_broker.read.queue_looks import QueueLooks
 from services.broker.tests.receive.receive_calls import Receiver, bodies, held
 
 
@@ -46,6 +47,32 @@ async def test_nobody_receives_while_members_own_queues(broker, refused):
     await stream.read()
     failure = await refused(Receiver(broker).receive())
     assert (failure.reason, failure.code) == ("SUBSCRIPTION_CONFLICT", "FAILED_PRECONDITION")
+    stream.cancel()
+
+
+async def test_what_members_settle_wakes_no_reader_of_another_group(broker, monkeypatch):
+    await broker.create_topic("orders")
+    await broker.store("orders", [b"%d" % n for n in range(8)])
+    membership = client_pb.Membership(
+        consumer_group="billing", model=client_pb.CONSUME_MODEL_RECEIVING
+    )
+    membership.subscriptions.add(topic="orders")
+    stream = broker.clients.Attach()
+    hello = client_pb.ClientHello(client_id="one", memberships=[membership])
+    await stream.write(client_pb.AttachRequest(hello=hello))
+    await stream.read()
+    one = Receiver(broker)
+    received = await one.receive(client_id="one")
+    waiting = asyncio.create_task(broker.pull(("orders", 0, 8), group="others", hold_s=30))
+    await held(broker, 1)
+    looks, look = [], QueueLooks.look
+    monkeypatch.setattr(QueueLooks, "look", lambda *given: looks.append(1) or look(*given))
+    for each in received:
+        assert await one.ack(each) == [True]
+    assert looks == []
+    await broker.store("orders", [b"new"])
+    (pulled,) = await waiting
+    assert pulled.next_queue_offset == 9
     stream.cancel()
 
 

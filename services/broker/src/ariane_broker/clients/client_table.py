@@ -7,12 +7,13 @@ When a client joins or leaves a group or changes its membership, all other membe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
 from ariane_broker.clients.absent_members import AbsentMember, AbsentMembers
 from ariane_broker.clients.attached_client import AttachedClient, Hello
+from ariane_broker.clients.members_by_group import MembersByGroup, put
 from ariane_broker.clients.membership import ConsumeModel, Membership
 from ariane_broker.clients.outbox import MembershipChanged, Notice, Outbox
 from ariane_broker.clients.subscription import Subscription
@@ -70,7 +71,8 @@ class ClientTable:
         self._flags_conflicts = flags_conflicts
         self._on_conflict = on_conflict
         self._clients: dict[str, AttachedClient] = {}
-        self._members: dict[str, dict[str, AttachedClient]] = {}
+        self._members: MembersByGroup = {}
+        self._owners: MembersByGroup = {}
         self._absent = AbsentMembers(clock.monotonic)
         self._receivers = UnattachedReceivers(
             monotonic=clock.monotonic, silence_seconds=receiver_silence_seconds
@@ -105,6 +107,10 @@ class ClientTable:
         """The members of a group by client id."""
         members = self._members.get(consumer_group, {})
         return [members[client_id] for client_id in sorted(members)]
+
+    def owners(self, consumer_group: str) -> Collection[AttachedClient]:
+        """The members of a group that read queues themselves, and do not receive."""
+        return self._owners.get(consumer_group, {}).values()
 
     def attach(self, hello: Hello, address: str, outbox: Outbox | None = None) -> AttachedClient:
         """Add a client; ``outbox`` takes the notices to one that is here by way of a gateway.
@@ -369,13 +375,10 @@ class ClientTable:
             if before.get(group) != after.get(group)
         ]
         for group in changed:
-            members = self._members.setdefault(group, {})
-            if group in after:
-                members[client.client_id] = client
-            else:
-                members.pop(client.client_id, None)
-            if not members:
-                del self._members[group]
+            now = after.get(group)
+            put(self._members, group, client, is_in=now is not None)
+            owns = now is not None and now.model is not ConsumeModel.RECEIVING
+            put(self._owners, group, client, is_in=owns)
         return changed
 
 

@@ -106,5 +106,5 @@ def _freed(
 ) -> None:
     """Wake who may have messages now that receiving members held: other members, or the owner."""
     lines.call(group, queue)
-    if clients.members(group):
+    if clients.owners(group):
         held.wake(queue)

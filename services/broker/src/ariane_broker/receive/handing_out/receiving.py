@@ -124,6 +124,6 @@ class Receiving:
         return []
 
     def _check_nobody_owns(self, group: str) -> None:
-        for client in self.clients.members(group):
+        for client in self.clients.owners(group):
             if client.memberships[group].model is ConsumeModel.CLUSTERING:
                 raise group_owns_queues(group, client.client_id)
