@@ -1,6 +1,7 @@
 """Readers that wait with one condition: it is evaluated once for all of them."""
 
 import asyncio
+from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
@@ -117,9 +118,40 @@ async def test_what_was_seen_of_a_deleted_topic_says_nothing_of_a_later_one(
     await holder
 
 
+def passes_nothing(end):
+    """What a read of a queue finds up to its end."""
+    return SimpleNamespace(
+        count=0, lost_offsets=(), next_queue_offset=end, max_queue_offset=end, looked_at_bytes=9
+    )
+
+
+class Filter:
+    """Compares each record so many times."""
+
+    def __init__(self, looks_per_record):
+        self.looks_per_record = looks_per_record
+
+
+@pytest.mark.parametrize(("looks_per_record", "in_a_turn"), [(0, 13), (1, 13), (100, 4)])
+async def test_fewer_filters_look_in_a_turn_the_more_they_compare(looks_per_record, in_a_turn):
+    queue, reads, turns = QueueKey("orders", 0), [], [0]
+    store = SimpleNamespace(
+        queue_bounds=lambda *_: (0, 0),
+        read_queue=lambda *_, **__: reads.append(1) or passes_nothing(1),
+    )
+    watches = FilteredWatches(store)
+    for _ in range(40):
+        watches.add(queue, Filter(looks_per_record), Watch())
+    watches.arrived(queue)
+    while len(reads) < 40:
+        await asyncio.sleep(0)
+        turns.append(len(reads))
+    assert max(after - before for before, after in pairwise(turns)) == in_a_turn
+
+
 async def test_a_deleted_queue_takes_along_what_filters_saw_of_it():
-    queue, wanted, watch = QueueKey("orders", 0), object(), Watch()
-    nothing = SimpleNamespace(count=0, lost_offsets=(), next_queue_offset=3, max_queue_offset=3)
+    queue, wanted, watch = QueueKey("orders", 0), Filter(1), Watch()
+    nothing = passes_nothing(3)
     end = 0
     watches = FilteredWatches(
         SimpleNamespace(queue_bounds=lambda *_: (0, end), read_queue=lambda *_, **__: nothing)

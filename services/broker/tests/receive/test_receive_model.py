@@ -25,6 +25,7 @@ from hypothesis.stateful import (
 
 from ariane_broker.filters.expression import FilterExpression
 from ariane_broker.filters.filter import filter_for
+from ariane_broker.filters.turn_budget import TurnBudget
 from ariane_broker.groups.consumer_groups import ConsumerGroups, GroupConfig, TableRetry
 from ariane_broker.groups.consumer_offsets import ConsumerOffsets
 from ariane_broker.log.statistics import BrokerStatistics
@@ -32,7 +33,6 @@ from ariane_broker.queue_key import QueueKey
 from ariane_broker.receive.dead_letters import DeadLetters
 from ariane_broker.receive.handing_out.hand_outs import HandOuts
 from ariane_broker.receive.handing_out.receive_order import ReceiveOrder, checked_order
-from ariane_broker.receive.handing_out.turn_budget import TurnBudget
 from ariane_broker.receive.in_hand.queue_window import OFFSET_MAX
 from ariane_broker.receive.in_hand.ranges import ranges_of
 from ariane_broker.receive.in_hand.receive_log import ReceiveLog

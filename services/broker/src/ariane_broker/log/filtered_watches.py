@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, Protocol
 
+from ariane_broker.filters.turn_budget import TurnBudget
 from ariane_broker.queue_key import QueueKey
 from ariane_storage.disk.cold import IN_MEMORY, BytesCold
 from ariane_storage.errors import StorageError
@@ -26,7 +27,8 @@ from ariane_storage.reading.filter import Filter
 from ariane_storage.store import Store
 
 LOOKS_MAX: Final = 16
-"""Looks of filters in one turn of the loop, some 200 us each; the next turn goes on."""
+"""Looks of filters in one turn of the loop, some 200 us each, and fewer of filters that compare
+much (``TurnBudget``); the next turn goes on."""
 
 LOOKED_AT_MAX: Final = 1024
 """Messages of one look at most."""
@@ -129,14 +131,17 @@ class FilteredWatches:
 
     def _look(self) -> None:
         self._called = False
+        budget = TurnBudget()
         for queue, wanted in tuple(islice(self._due, LOOKS_MAX)):
+            if budget.is_spent:
+                break
             one = self.queues[queue][wanted]
             del self._due[queue, wanted]
-            if not self._is_done(queue, wanted, one):
+            if not self._is_done(queue, wanted, one, budget):
                 self._due[queue, wanted] = None
         self._call()
 
-    def _is_done(self, queue: QueueKey, wanted: Filter, one: Judged) -> bool:
+    def _is_done(self, queue: QueueKey, wanted: Filter, one: Judged, budget: TurnBudget) -> bool:
         """Look once; tell the readers if something passes. Returns whether nothing is left."""
         try:
             with IN_MEMORY:
@@ -149,6 +154,7 @@ class FilteredWatches:
                 )
         except (BytesCold, StorageError):
             read = None  # The readers find out.
+        budget.count_read(0 if read is None else read.looked_at_bytes, wanted)
         if read is not None and not read.count and not len(read.lost_offsets):
             one.passes_nothing_before(read.next_queue_offset)
             return read.next_queue_offset >= read.max_queue_offset

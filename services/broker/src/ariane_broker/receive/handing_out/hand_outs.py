@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from ariane_broker.errors.public_errors import group_paused
 from ariane_broker.filters.expiry import expiry_ms
 from ariane_broker.filters.living_origins import living
+from ariane_broker.filters.turn_budget import TurnBudget
 from ariane_broker.groups.consumer_groups import ConsumerGroups
 from ariane_broker.groups.consumer_offsets import ConsumerOffsets
 from ariane_broker.log.cold_reads import ColdReads
@@ -30,7 +31,6 @@ from ariane_broker.receive.handing_out.queue_selection import (
 )
 from ariane_broker.receive.handing_out.queue_walk import QueueWalk
 from ariane_broker.receive.handing_out.receive_order import HandedOut, Look, ReceiveOrder
-from ariane_broker.receive.handing_out.turn_budget import TurnBudget
 from ariane_broker.receive.in_hand.queue_window import UNSETTLED_MAX, QueueWindow
 from ariane_broker.receive.in_hand.ranges import ranges_of
 from ariane_broker.receive.in_hand.receive_events import EventFlag, EventKind, ReceiveEvent

@@ -13,11 +13,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from ariane_broker.filters.turn_budget import TurnBudget
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.receive.handing_out.group_runs import rows_in_turn
 from ariane_broker.receive.handing_out.offset_reading import FoundRecords, read_from, read_offsets
 from ariane_broker.receive.handing_out.queue_selection import HandOutRequest
-from ariane_broker.receive.handing_out.turn_budget import TurnBudget
 from ariane_broker.receive.in_hand.queue_window import (
     KEY_NONE,
     KEY_UNKNOWN,

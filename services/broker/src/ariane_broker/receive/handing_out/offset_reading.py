@@ -9,8 +9,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from ariane_broker.filters.turn_budget import TurnBudget
 from ariane_broker.queue_key import QueueKey
-from ariane_broker.receive.handing_out.turn_budget import TurnBudget
 from ariane_storage.disk.cold import IN_MEMORY
 from ariane_storage.log.records.fields import FIELD_STARTS, FieldColumn, Int64s
 from ariane_storage.reading.filter import Filter

@@ -1,7 +1,7 @@
-"""What one turn of the loop may examine to hand out messages.
+"""What one turn of the loop may examine of queues and their messages.
 
 A queue with nothing counts as one thing, a few microseconds. A read of its messages counts as
-several, however few they are: their records are checked, decoded and written down as handed out.
+several, however few they are: their records are checked, decoded, and compared by a filter.
 """
 
 from __future__ import annotations
