@@ -245,8 +245,10 @@ class ReceiveTable(SnapshotState):
             self.use(str(group), queue)
 
     def _shift(self, span_ms: int) -> None:
-        for _, _, window in self._all():
-            window.shift(span_ms)
+        for group, queue in self._in_use:
+            window = self._windows.get(group, {}).get(queue)
+            if window is not None:
+                window.shift(span_ms)
 
     def _change(self, window: QueueWindow, event: ReceiveEvent) -> None:
         if event.kind is EventKind.FLOOR:
