@@ -4,7 +4,7 @@ import pytest
 
 from ariane_broker.clients.attached_client import Hello
 from ariane_broker.clients.client_table import ClientTable
-from ariane_broker.clients.membership import ConsumeModel, Membership
+from ariane_broker.clients.membership import Membership
 from ariane_broker.clients.outbox import BrokerDraining, HeartbeatHeard, MembershipChanged, Outbox
 from ariane_servicekit import ServiceError, at_once
 from ariane_testkit.virtual_clock import VirtualClock
@@ -100,25 +100,6 @@ def test_a_member_alone_may_change_its_mind(table):
     client = attach(table, "a", "g")
     table.change_memberships(client, (Membership(consumer_group="g", strategy="sticky"),))
     assert client.memberships["g"].strategy == "sticky"
-
-
-def test_owners_are_the_members_that_do_not_receive(table):
-    def membership(model):
-        return (Membership(consumer_group="g", model=model),)
-
-    table.attach(Hello(client_id="a", memberships=membership(ConsumeModel.RECEIVING)), "x")
-    assert list(table.owners("g")) == []
-    table.detach(table.find("a"))
-    hello = Hello(client_id="b", memberships=membership(ConsumeModel.CLUSTERING))
-    client = table.attach(hello, "x")
-    assert list(table.owners("g")) == [client]
-    table.change_memberships(client, membership(ConsumeModel.RECEIVING))
-    assert list(table.owners("g")) == []
-    table.change_memberships(client, membership(ConsumeModel.BROADCASTING))
-    assert list(table.owners("g")) == [client]
-    table.detach(client)
-    assert list(table.owners("g")) == []
-    assert table._owners == {}
 
 
 def test_silence_is_measured_from_the_last_sign(table, clock):

@@ -49,7 +49,6 @@ class Place:
             mark_changed=lambda: None,
             save=nothing,
             share=self._shared,
-            wake_queue=lambda queue: None,
         )
         members = SimpleNamespace(
             suspicion=lambda _: SimpleNamespace(watched_end=0, alone_end=0),

@@ -43,7 +43,6 @@ class Place:
             mark_changed=lambda: None,
             save=nothing,
             share=nothing,
-            wake_queue=lambda queue: None,
         )
 
     def store(self):

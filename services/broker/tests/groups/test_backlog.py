@@ -32,7 +32,6 @@ def backlog_at(offset, *, begin, end):
         mark_changed=None,
         save=None,
         share=None,
-        wake_queue=None,
     )
     found = changes.backlog(GroupOffset("group", QUEUE, ConsumerOffset(offset)))
     return found.message_count, found.oldest_store_timestamp_ms

@@ -106,7 +106,6 @@ def clients_room(
         mark_changed=saved_offsets.mark_changed,
         save=saved_offsets.save,
         share=partial(_share_offsets, log, copied),
-        wake_queue=log.held.wake,
     )
     return ClientsRoom(
         topic_changes=topic_changes,

@@ -119,13 +119,11 @@ class OffsetChanges:
         mark_changed: Callable[[], None],
         save: Callable[[], Awaitable[None]],
         share: Callable[[], Awaitable[None]],
-        wake_queue: Callable[[QueueKey], None],
     ) -> None:
         """``mark_changed`` notes a change; ``save`` returns once all noted ones are on the disk.
 
         ``share`` returns once replicas have what was saved. Only changes wait for it whose loss
-        would do more than deliver messages again: beginnings, and moves on purpose. ``wake_queue``
-        wakes who waits for a queue: after a reset there may be something for members that receive.
+        would do more than deliver messages again: beginnings, and moves on purpose.
         """
         self._offsets = offsets
         self._store = store
@@ -140,7 +138,6 @@ class OffsetChanges:
         self._mark_changed = mark_changed
         self._save = save
         self._share = share
-        self._wake_queue = wake_queue
         self._beginnings: dict[asyncio.Future[Any], str] = {}
 
     def read(self, consumer_group: str, queues: Sequence[QueueKey]) -> Iterator[KnownOffset]:
@@ -430,7 +427,6 @@ class OffsetChanges:
             raise topic_not_found(topic)
         self._offsets.reset(place.consumer_group, place.queue, place.consumer_offset)
         self._mark_changed()
-        self._wake_queue(place.queue)
         return queue_id, int(place.consumer_offset)
 
 

@@ -27,6 +27,10 @@ _TOPIC_END: Final = "@"
 _NumberT = TypeVar("_NumberT", bound=int)
 
 
+def _nobody_waits(consumer_group: str, queue: QueueKey) -> None:
+    """Until somebody does."""
+
+
 class GroupOffset(NamedTuple):
     """The offset of one group in one queue."""
 
@@ -39,6 +43,9 @@ class ConsumerOffsets:
     """The consumer offsets of all groups, in memory."""
 
     def __init__(self, *, now_ms: Callable[[], int]) -> None:
+        self.on_reset: Callable[[str, QueueKey], None] = _nobody_waits
+        """Called with a group and a queue after each reset: there may be messages for members that
+        wait."""
         self._now_ms = now_ms
         self._groups: dict[str, dict[QueueKey, ConsumerOffset]] = {}
         self._resets: dict[str, dict[QueueKey, int]] = {}
@@ -85,6 +92,7 @@ class ConsumerOffsets:
         self.put(consumer_group, queue, consumer_offset)
         resets = self._resets.setdefault(consumer_group, {})
         resets[queue] = resets.get(queue, 0) + 1
+        self.on_reset(consumer_group, queue)
 
     def set_back(self, end_of: Callable[[QueueKey], int]) -> list[tuple[GroupOffset, int]]:
         """Reset each offset that lies beyond the end of its queue to that end, or below 0 to 0.

@@ -12,8 +12,6 @@ tags, and of those whose hashes are not known; one that waits with a filter, of 
 passes (see ``filtered_watches``). A wait also ends when its hold time is over, when it
 is interrupted, when the broker stops, and with the call that it belongs to.
 
-All readers of a queue are told in one turn, ``held_pulls_max`` at most, a microsecond each.
-
 Who watches thousands of queues begins with some in each turn of the loop (``watch_also``), and his
 watch ends in as many turns.
 """
@@ -86,7 +84,10 @@ class Watch:
 
 
 class HeldRequests:
-    """The watches of all requests, by queue, and the requests that wait now."""
+    """The watches of all requests, by queue, and the requests that wait now.
+
+    All that watch a queue are told in one turn, a microsecond each: no more than may wait.
+    """
 
     def __init__(self, filtered: FilteredWatches, *, count_max: int) -> None:
         self.filtered = filtered

@@ -62,6 +62,7 @@ def receive_room(
         draw=random.Random(environment.chance.getrandbits(64)).randrange,  # noqa: S311 - fairness, no secret.
     )
     lines = WaitingLines(hand_outs, log.held, log.cold_reads)
+    state.offsets.on_reset = lines.call
     dead_letters = DeadLetters(store, receive_log, table, retry.returns, now_ms=now_ms)
     upkeep = ReceiveUpkeep(
         receive_log,
