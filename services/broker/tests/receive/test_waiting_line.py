@@ -1,6 +1,7 @@
 """Who waits is served in turn, from queues in which something has happened; nothing is missed."""
 
 import asyncio
+import random
 from collections import Counter
 from itertools import chain
 
@@ -100,7 +101,7 @@ async def queues():
 
 async def test_what_comes_into_a_queue_behind_the_walk_is_found_at_once(queues):
     call = queues.receive()
-    while len(queues.looks) < 2:  # noqa: ASYNC110 - of the call
+    while not queues.looks:  # noqa: ASYNC110 - of the call
         await asyncio.sleep(0)
     queues.put(5)
     assert numbers(await call) == [5]
@@ -128,6 +129,15 @@ async def test_calls_are_served_as_they_came_whatever_they_want(queues):
             await asyncio.sleep(0)
     assert served == [0, 1, 2, 3, 4, 5]
     assert {number for look in queues.looks for number in look} == {7}
+
+
+async def test_who_waits_is_served_before_who_comes_only_now(queues):
+    waits = await queues.waiting()
+    late = queues.receive()
+    queues.put(7)
+    assert numbers(await waits) == [7]
+    queues.put(8)
+    assert numbers(await late) == [8]
 
 
 async def test_no_queue_starves_beside_one_that_is_never_empty(queues):
@@ -166,3 +176,43 @@ async def test_who_gives_up_while_it_looks_leaves_nothing_behind(queues):
     await asyncio.wait([call])
     assert not queues.held._watches
     assert not queues.lines.line("billing")._lanes
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_nobody_waits_while_there_is_something_and_nothing_is_lost(queues, seed):
+    """Whatever comes, is wanted and is given up, while others look and wait."""
+    chance = random.Random(seed)
+    calls, gone, put = [], [], 0
+
+    async def settles(turns):
+        for _ in range(turns):
+            await asyncio.sleep(0)
+
+    for _ in range(300):
+        match chance.choice(["put", "put", "receive", "receive", "give up", "turn"]):
+            case "put":
+                number, count = chance.randrange(COUNT), chance.choice([1, 1, 5])
+                queues.put(number, count)
+                put += count
+            case "receive":
+                hold_s = chance.choice([0, 30, 30])
+                calls.append(queues.receive(hold_s=hold_s, by_priority=chance.random() < 0.3))
+            case "give up" if calls:
+                call = calls.pop(chance.randrange(len(calls)))
+                call.cancel()
+                gone.append(call)
+            case "turn":
+                await settles(chance.randrange(4))
+        if chance.random() < 0.05:
+            await settles(60)
+            assert not (queues.held.count and queues.ready.total())
+    await settles(60)
+    assert not (queues.held.count and queues.ready.total())
+    received = sum(len(call.result()) for call in calls if call.done())
+    received += sum(len(call.result()) for call in gone if call.done() and not call.cancelled())
+    assert received + queues.ready.total() == put
+    for call in calls:
+        call.cancel()
+    await settles(4)
+    assert not queues.lines.line("billing")._lanes
+    assert not queues.held._watches
