@@ -5,11 +5,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from ariane_broker.filters.turn_budget import READ_THINGS, TurnBudget
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.receive.handing_out.queue_selection import QueueSelection, highest_of
 from ariane_broker.receive.handing_out.queue_walk import QUEUES_MAX, QueueWalk
 from ariane_broker.receive.in_hand.queue_window import ROW, QueueWindow
+from ariane_broker.turn_budget import READ_THINGS, TurnBudget
 
 COUNTS = {"orders": 3, "bills": QUEUES_MAX, "letters": 1}
 

@@ -25,7 +25,6 @@ from hypothesis.stateful import (
 
 from ariane_broker.filters.expression import FilterExpression
 from ariane_broker.filters.filter import filter_for
-from ariane_broker.filters.turn_budget import TurnBudget
 from ariane_broker.groups.consumer_groups import ConsumerGroups, GroupConfig, TableRetry
 from ariane_broker.groups.consumer_offsets import ConsumerOffsets
 from ariane_broker.log.statistics import BrokerStatistics
@@ -43,6 +42,7 @@ from ariane_broker.receive.standing import Standings
 from ariane_broker.retry.failures import ReturnOutcome
 from ariane_broker.retry.return_table import Returned
 from ariane_broker.topics.topic_table import TopicConfig, TopicTable
+from ariane_broker.turn_budget import TurnBudget
 from ariane_record import BlockEncoder
 from ariane_servicekit import EXAMINED_MAX, at_once
 from ariane_storage import FlushMode, Store

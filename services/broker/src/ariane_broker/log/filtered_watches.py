@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, Protocol
 
-from ariane_broker.filters.turn_budget import TurnBudget
 from ariane_broker.queue_key import QueueKey
+from ariane_broker.turn_budget import TurnBudget
 from ariane_storage.disk.cold import IN_MEMORY, BytesCold
 from ariane_storage.errors import StorageError
 from ariane_storage.reading.filter import Filter
@@ -133,7 +133,7 @@ class FilteredWatches:
         self._called = False
         budget = TurnBudget()
         for queue, wanted in tuple(islice(self._due, LOOKS_MAX)):
-            if budget.is_spent:
+            if budget.is_spent():
                 break
             one = self.queues[queue][wanted]
             del self._due[queue, wanted]

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from ariane_broker.errors.public_errors import group_paused
 from ariane_broker.filters.expiry import expiry_ms
 from ariane_broker.filters.living_origins import living
-from ariane_broker.filters.turn_budget import TurnBudget
 from ariane_broker.groups.consumer_groups import ConsumerGroups
 from ariane_broker.groups.consumer_offsets import ConsumerOffsets
 from ariane_broker.log.cold_reads import ColdReads
@@ -38,6 +37,7 @@ from ariane_broker.receive.in_hand.receive_log import ReceiveLog
 from ariane_broker.receive.in_hand.receive_table import ReceiveTable
 from ariane_broker.topics.readable_topics import readable_topic
 from ariane_broker.topics.topic_table import TopicTable
+from ariane_broker.turn_budget import TurnBudget
 from ariane_record.names import retry_topic
 from ariane_storage.disk.cold import BytesCold
 from ariane_storage.errors import QueueUnderRepair
@@ -181,7 +181,7 @@ class HandOuts:
         missing: list[BytesCold] = []
         count, size = request.order.count_max, request.bytes_max
         for queue in queues:
-            if count <= 0 or size <= 0 or request.budget.is_spent:
+            if count <= 0 or size <= 0 or request.budget.is_spent():
                 break
             try:
                 window = self._windows.open(request.order, queue)
@@ -225,7 +225,7 @@ class HandOuts:
         count = min(count, UNSETTLED_MAX - len(window.rows))
         _, end = self._store.queue_bounds(*queue)
         has_room = count > 0 and (size > 0 or not len(found.offsets))
-        if has_room and window.end < end and not request.budget.is_spent:
+        if has_room and window.end < end and not request.budget.is_spent():
             fresh = read_from(
                 self._store,
                 queue,
@@ -268,9 +268,10 @@ class HandOuts:
 
         Queues without any become ``idle``.
         """
-        selections, rows_of_selections = [], []
+        selections: list[QueueSelection] = []
+        rows_of_selections = []
         for queue in queues:
-            if request.budget.is_spent:
+            if request.budget.is_spent():
                 return selections
             try:
                 window = self._windows.open(request.order, queue)
@@ -285,7 +286,7 @@ class HandOuts:
                 idle.add(queue)
                 continue
             selections.append(QueueSelection(queue, window, began, end=window.end))
-            if request.budget.is_spent:
+            if request.budget.is_spent():
                 return selections  # Nothing is chosen before all queues were looked at.
             rows = self._not_exhausted(request, window, rows)
             rows_of_selections.append(rows)
@@ -392,4 +393,4 @@ class HandOuts:
 
 def _is_done(request: HandOutRequest, selection: QueueSelection) -> bool:
     """Whether a queue of which nothing was chosen has nothing behind what was looked at."""
-    return not selection.advanced and not request.budget.is_spent
+    return not selection.advanced and not request.budget.is_spent()

@@ -13,7 +13,6 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ariane_broker.filters.turn_budget import TurnBudget
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.receive.handing_out.group_runs import rows_in_turn
 from ariane_broker.receive.handing_out.offset_reading import FoundRecords, read_from, read_offsets
@@ -26,6 +25,7 @@ from ariane_broker.receive.in_hand.queue_window import (
     Rows,
     rows_of,
 )
+from ariane_broker.turn_budget import TurnBudget
 from ariane_record import PropertyName
 from ariane_record.checksums.java_hash import java_string_hashes
 from ariane_record.decoding.columns import decode_columns
@@ -137,7 +137,7 @@ class LookAhead:
         for _ in range(_LOOKS_MAX):
             if len(chosen) >= enough or window.end >= end or len(window.rows) >= rows_max:
                 break
-            if budget.is_spent:
+            if budget.is_spent():
                 break  # The next turn goes on from here.
             found = read_from(
                 self._store,
@@ -164,7 +164,7 @@ class LookAhead:
         Returns whether all are known now; if not, the next turn goes on.
         """
         while len(unknown := _unknown(window.rows)):
-            if budget.is_spent:
+            if budget.is_spent():
                 return False
             found = read_offsets(
                 self._store, queue, unknown, bytes_max=_LOOK_BYTES, wanted=wanted, budget=budget

@@ -9,8 +9,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ariane_broker.filters.turn_budget import TurnBudget
 from ariane_broker.queue_key import QueueKey
+from ariane_broker.turn_budget import TurnBudget
 from ariane_storage.disk.cold import IN_MEMORY
 from ariane_storage.log.records.fields import FIELD_STARTS, FieldColumn, Int64s
 from ariane_storage.reading.filter import Filter
@@ -163,7 +163,7 @@ def read_offsets(
             first = part.end
             asked = np.isin(part.offsets, offsets, assume_unique=True)
             found.add(part.only(asked))
-            if budget.is_spent:
+            if budget.is_spent():
                 return found
         if first < behind:
             break

@@ -9,7 +9,6 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ariane_broker.filters.turn_budget import READ_THINGS, TurnBudget
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.receive.handing_out.group_runs import as_low_as_before
 from ariane_broker.receive.handing_out.offset_reading import FoundRecords
@@ -17,6 +16,7 @@ from ariane_broker.receive.handing_out.receive_order import HandedOut, ReceiveOr
 from ariane_broker.receive.in_hand.queue_window import QueueWindow, Rows
 from ariane_broker.receive.in_hand.ranges import ranges_of
 from ariane_broker.receive.in_hand.receive_events import EventFlag, EventKind, ReceiveEvent
+from ariane_broker.turn_budget import READ_THINGS, TurnBudget
 from ariane_storage.log.records.fields import Int64s
 from ariane_storage.reading.filter import Filter
 

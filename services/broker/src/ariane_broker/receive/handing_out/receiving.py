@@ -10,7 +10,6 @@ from ariane_broker.clients.client_table import ClientTable
 from ariane_broker.clients.membership import ConsumeModel
 from ariane_broker.errors.receiving import group_owns_queues
 from ariane_broker.filters.filter import filter_for
-from ariane_broker.filters.turn_budget import TurnBudget
 from ariane_broker.groups.group_changes import GroupChanges
 from ariane_broker.log.cold_reads import ColdReads
 from ariane_broker.receive.handing_out.attempts import Attempts
@@ -19,6 +18,7 @@ from ariane_broker.receive.handing_out.lane import Filters, Lane
 from ariane_broker.receive.handing_out.receive_order import HandedOut, ReceiveOrder
 from ariane_broker.receive.handing_out.waiting_line import WaitingLine, WaitingLines
 from ariane_broker.receive.in_hand.receive_log import ReceiveLog
+from ariane_broker.turn_budget import TurnBudget
 from ariane_servicekit import AnswerLease
 from ariane_storage.disk.cold import BytesCold
 

@@ -14,13 +14,13 @@ from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import Final
 
-from ariane_broker.filters.turn_budget import TurnBudget
 from ariane_broker.log.cold_reads import ColdReads
 from ariane_broker.log.held_requests import HeldRequests
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.receive.handing_out.hand_outs import HandOuts
 from ariane_broker.receive.handing_out.lane import Filters, Lane, Waiter
 from ariane_broker.receive.handing_out.receive_order import HandedOut, ReceiveOrder
+from ariane_broker.turn_budget import TurnBudget
 from ariane_servicekit import AnswerLease
 from ariane_servicekit.errors import ServiceError
 from ariane_storage.disk.cold import BytesCold
@@ -110,7 +110,7 @@ class WaitingLine:
         due = [(lane.first.number, lane) for lane in self._lanes.values() if lane.is_due]
         heapify(due)
         budget, calls_left = TurnBudget(), SERVED_MAX
-        while due and calls_left > 0 and not budget.is_spent:
+        while due and calls_left > 0 and not budget.is_spent():
             _, lane = heappop(due)
             calls_left -= self._serve_first(lane, budget)
             if lane.is_due:

@@ -30,7 +30,6 @@ class TurnBudget:
     bytes: int = LOOKED_AT_BYTES_MAX
     """Bytes of entries and records."""
 
-    @property
     def is_spent(self) -> bool:
         """Whether the next turn goes on."""
         return self.things <= 0 or self.bytes <= 0
