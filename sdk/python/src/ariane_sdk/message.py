@@ -21,6 +21,8 @@ from ariane_sdk.message_queue import MessageQueue
 
 _INT32: Final = Struct("<i")
 _COMPRESSED: Final = int(SystemFlag.COMPRESSED)
+_ATTEMPTS: Final = 14
+"""Place of the attempts in ``layout.HEADER``."""
 
 
 class _NoProperties(dict[str, str]):
@@ -273,3 +275,10 @@ class ReceivedMessage(MessageView):
             f"<ReceivedMessage {self.message_queue} at {self.queue_offset},"
             f" {len(self.stored_body)} bytes, tag {self.tag!r}>"
         )
+
+
+def count_attempt(messages: Iterable[ReceivedMessage]) -> None:
+    """Count an attempt of this consumer at messages that it delivers again from here."""
+    for message in messages:
+        header = message._header  # noqa: SLF001 - a subclass has its parent's parts.
+        message._header = (*header[:_ATTEMPTS], header[_ATTEMPTS] + 1, *header[_ATTEMPTS + 1 :])  # noqa: SLF001

@@ -10,14 +10,18 @@ from ariane_sdk.consumer.delivery.message_returns import EXHAUSTED, REJECTED
 from ariane_sdk.consumer.delivery.ordered_work import OrderedQueueWork
 from ariane_sdk.consumer.delivery.queue_work import ListenerParts
 from ariane_sdk.errors import MessagesFailed
+from ariane_sdk.message import ReceivedMessage
 
 QUEUE = MessageQueue("orders", "broker-a", 0)
 
 
-class Stub:
+class Stub(ReceivedMessage):
     """A message with nothing but a place."""
 
+    queue_offset = size_bytes = None
+
     def __init__(self, queue_offset):
+        self._header = (0,) * 17
         self.queue_offset = queue_offset
         self.size_bytes = 1
 
@@ -36,6 +40,8 @@ class Scene:
         self.limit = attempts_max
         self.fail = fail
         self.given = []
+        self.attempts = []
+        self.stored = []
         self.dead = []
         self.deaf = 0
 
@@ -56,10 +62,12 @@ class Scene:
 
     async def deliver(self, messages):
         self.given.append([message.queue_offset for message in messages])
+        self.attempts.append([message.attempts for message in messages])
+        self.stored.append(self.work.done_offset)
         self.fail(messages)
 
     async def run(self, count, batch_size):
-        work = OrderedQueueWork(
+        work = self.work = OrderedQueueWork(
             QUEUE,
             0,
             ListenerParts(
@@ -138,3 +146,23 @@ async def test_what_cannot_be_given_up_is_not_passed():
     await scene.run(3, batch_size=1)
     assert scene.given == [[0], [1], [1], [1], [2]]
     assert scene.dead == [(1, 2, EXHAUSTED)]
+
+
+@pytest.mark.parametrize(
+    ("fail", "together", "attempts_behind"),
+    [(whole, [[0, 1, 2, 3], [0, 1, 2, 3], [0]], 2), (named, [[0, 1, 2, 3], [1, 2, 3]], 0)],
+)
+async def test_from_its_second_failure_on_a_batch_comes_one_by_one(fail, together, attempts_behind):
+    failures_left = 4
+
+    def fail_for_a_while(messages):
+        nonlocal failures_left
+        if failures_left and any(message.queue_offset == 1 for message in messages):
+            failures_left -= 1
+            fail(messages)
+
+    scene = await Scene(2**31 - 1, fail_for_a_while).run(4, batch_size=4)
+    assert scene.given == [*together, [1], [1], [1], [2], [3]]
+    assert scene.attempts[-3:] == [[4], [attempts_behind], [attempts_behind]]
+    assert scene.stored[-3:] == [1, 2, 3], "what is done stays done, whatever fails behind it"
+    assert scene.dead == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from operator import attrgetter
+from typing import Final
 
 from ariane_sdk.client.hold import FAILED_IN_ORDER, Hold
 from ariane_sdk.consumer.delivery.failed_messages import (
@@ -16,17 +17,21 @@ from ariane_sdk.consumer.delivery.message_returns import EXHAUSTED, REJECTED, Me
 from ariane_sdk.consumer.delivery.queue_work import ListenerParts, QueueWork
 from ariane_sdk.consumer.delivery.window import Delivery
 from ariane_sdk.consumer.group.queue_locks import QueueLocks
-from ariane_sdk.message import ReceivedMessage
+from ariane_sdk.message import ReceivedMessage, count_attempt
 from ariane_sdk.message_queue import MessageQueue
+
+_TOGETHER_MAX: Final = 2
+"""How often a batch fails as a whole before its messages come one by one."""
 
 
 class OrderedQueueWork(QueueWork):
     """Delivers the messages of one queue strictly one batch after the other.
 
-    Failed messages suspend the queue for a while and are delivered again, with all messages behind
-    them, for as long as it takes: order is kept. Only where the group limits the attempts in order,
-    the last attempt delivers them one by one, and messages that still fail become dead letters.
-    Nothing is delivered without the lock.
+    Failed messages suspend the queue for a while and are delivered again, for as long as it takes:
+    order is kept. The first time, all messages behind them come along; from the second failure on
+    they come one by one, so that nothing behind the one at fault is repeated, and what is done
+    before it is done for good. Only where the group limits the attempts in order, messages that
+    fail once more become dead letters. Nothing is delivered without the lock.
 
     With a limit of 0 there is no second attempt: a message is given up at once if the listener got
     it alone or named it as failed. If a whole batch fails, each message is delivered once more,
@@ -79,8 +84,7 @@ class OrderedQueueWork(QueueWork):
                 return False
             done = len(batch) if failed is None else batch.index(failed.messages[0])
             if done:
-                left, tries = left[done:], 0
-                self._failing.pop(id(delivery), None)
+                left, tries = self._without(delivery, left, done), 0
             if failed is not None and failed.hold is not None:
                 self._hold_by(failed.hold)
             elif failed is not None:
@@ -88,21 +92,31 @@ class OrderedQueueWork(QueueWork):
                 attempts_max = await self._dead_letters.attempts_max(self.queue)
                 hopeless = failed.rejected or (failed.named and _is_reached(attempts_max, tries))
                 if hopeless and await self._give_up_on(left[0], failed, tries):
-                    left, tries = left[1:], 0
-                    self._failing.pop(id(delivery), None)
+                    left, tries = self._without(delivery, left, 1), 0
                 elif await self._given_up_within(
                     self._settings.suspend_s if failed.delay_s is None else failed.delay_s
                 ):
                     return False
                 else:
                     tries += 1
-                    singly = singly or _is_reached(attempts_max, tries)
+                    count_attempt(failed.messages)
+                    singly = singly or tries >= _TOGETHER_MAX or _is_reached(attempts_max, tries)
             if not left:
                 return True
         if not self.released:
             # Otherwise the queue would stand still if the lock were renewed now.
             self._locks.stop_relying(self.queue)
         return False
+
+    def _without(
+        self, delivery: Delivery, left: Sequence[ReceivedMessage], count: int
+    ) -> Sequence[ReceivedMessage]:
+        """What is left of a delivery after so many messages more, which nobody gets again."""
+        left = left[count:]
+        self._failing.pop(id(delivery), None)
+        if left:
+            delivery.done_count = len(delivery.messages) - len(left)
+        return left
 
     def _note_failing(self, delivery: Delivery, failed: FailedMessages, attempts: int) -> None:
         now_s = asyncio.get_running_loop().time()

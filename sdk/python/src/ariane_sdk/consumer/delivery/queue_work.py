@@ -31,7 +31,7 @@ from ariane_sdk.consumer.delivery.message_returns import REJECTED, MessageReturn
 from ariane_sdk.consumer.delivery.passing_over import PassingOver
 from ariane_sdk.consumer.delivery.window import Delivery, QueueWindow
 from ariane_sdk.errors import ConsumptionHeld
-from ariane_sdk.message import ReceivedMessage
+from ariane_sdk.message import ReceivedMessage, count_attempt
 from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.net.backoff import Backoff
 from ariane_sdk.runtime.log import logger
@@ -315,6 +315,7 @@ class QueueWork:
                 if await self._given_up_within(delay_s):
                     return False
                 tries += 1
+                count_attempt(left)
             try:
                 await self._give(left)
             except GivenUpError:
