@@ -70,7 +70,46 @@ async def test_a_name_stands_for_all_its_addresses(monkeypatch):
     monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", resolve)
     sources = AddressSources(["dns:names.example:9876"])
     assert await sources.read() == ("10.0.0.1:9876", "10.0.0.2:9876")
-    assert not is_source("names.example:9876")
-    broken = AddressSources(["dns:names.example"])
-    assert await broken.read() == ()
-    assert "dns:names.example" in broken.errors["dns:names.example"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("dns:names.example:9876", True),
+        ("dns:[::1]:9876", True),
+        ("file:names", True),
+        ("https://names.example", True),
+        ("http://names.example:80/list?of=all", True),
+        ("names.example:9876", False),
+        ("dns:names.example", False),
+        ("dns:names.example:0", False),
+        ("dns:names.example:65536", False),
+        ("file:", False),
+        ("http://", False),
+        ("http://names.example/a b", False),
+        ("ftp://names.example/list", False),
+    ],
+)
+def test_what_can_never_be_read_is_no_source(text, expected):
+    assert is_source(text) is expected
+
+
+@pytest.mark.parametrize("content", ["10.0.0.1:0", "10.0.0.1:65536", "10.0.0.1"])
+async def test_a_list_with_a_port_that_there_cannot_be_is_not_believed(page, content):
+    url, pages = page
+    pages[0] = f"10.0.0.2:1 {content}"
+    sources = AddressSources([url])
+    assert await sources.read() == ()
+    assert sources.errors[url] == f"{url}: {content!r} is no host:port"
+
+
+async def test_a_server_that_speaks_no_http_is_a_source_that_cannot_be_read():
+    async def answer(_reader, writer):
+        writer.write(b"\x00\x00\x00\x04\x00\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+        sources = AddressSources([url])
+        assert await sources.read() == ()
+    assert sources.errors[url].startswith(f"{url}: it answers no HTTP that can be read: BadStatus")

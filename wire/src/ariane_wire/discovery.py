@@ -17,6 +17,7 @@ import asyncio
 import re
 import socket
 from collections.abc import Sequence
+from http.client import HTTPException
 from pathlib import Path
 from typing import Final
 from urllib.request import ProxyHandler, build_opener
@@ -28,13 +29,20 @@ BYTES_MAX: Final = 64 << 10
 
 _DNS: Final = "dns:"
 _FILE: Final = "file:"
-_URLS: Final = ("http://", "https://")
-_ADDRESS: Final = re.compile(r"[^\s,;/]+:[0-9]{1,5}")
+_SOURCE: Final = re.compile(r"dns:(?P<address>.+)|file:.+|https?://[^\s/]+(/\S*)?")
+_ADDRESS: Final = re.compile(r"[^\s,;/]+:(?P<port>[0-9]{1,5})")
+_PORT_MAX: Final = 0xFFFF
 
 
 def is_source(text: str) -> bool:
     """Whether a text names a source of addresses, rather than being one."""
-    return text.startswith((_DNS, _FILE, *_URLS))
+    found = _SOURCE.fullmatch(text)
+    return found is not None and (found["address"] is None or _is_address(found["address"]))
+
+
+def _is_address(text: str) -> bool:
+    found = _ADDRESS.fullmatch(text)
+    return found is not None and 0 < int(found["port"]) <= _PORT_MAX
 
 
 class AddressSources:
@@ -95,15 +103,19 @@ async def _resolved(address: str) -> tuple[str, ...]:
 
 def _fetched(url: str) -> str:
     # No proxy from the environment, as for calls.
-    with build_opener(ProxyHandler({})).open(url, timeout=READ_S_MAX) as answer:
-        content: bytes = answer.read(BYTES_MAX)
+    opener = build_opener(ProxyHandler({}))
+    try:
+        with opener.open(url, timeout=READ_S_MAX) as answer:
+            content: bytes = answer.read(BYTES_MAX)
+    except HTTPException as error:
+        raise ValueError(f"it answers no HTTP that can be read: {error!r:.100}") from error
     return content.decode()
 
 
 def _listed(text: str) -> tuple[str, ...]:
     lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
     words = re.split(r"[\s,;]+", "\n".join(lines).strip())
-    wrong = [word for word in words if word and not _ADDRESS.fullmatch(word)]
+    wrong = [word for word in words if word and not _is_address(word)]
     if wrong:
         raise ValueError(f"{wrong[0]!r:.100} is no host:port")
     return tuple(dict.fromkeys(word for word in words if word))

@@ -87,7 +87,9 @@ def parse_addresses(name_servers: NameServerAddresses | None) -> tuple[str, ...]
     addresses = tuple(part for part in parts if part)
     for address in addresses:
         if not (_is_address(address) or is_source(address)):
-            raise IllegalArgument(f'name server {address!r}: "host:port" is expected')
+            raise IllegalArgument(
+                f"name server {address!r}: host:port, dns:host:port, file:path or a URL is expected"
+            )
     if not addresses:
         raise IllegalArgument(
             "at least one name server is needed, as in 127.0.0.1:9876: pass it, or set"
