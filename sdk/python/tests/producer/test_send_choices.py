@@ -3,6 +3,7 @@
 import asyncio
 import random
 
+import grpc
 import pytest
 
 from ariane_record.single.compression import original_body
@@ -110,6 +111,29 @@ async def test_a_batch_of_which_nothing_is_left_does_not_travel(world):
 
     assert sorted(broker.bodies) == [b"first", b"last", b"warm"]
     assert len(broker.calls) == 3
+
+
+async def late_with_cause(producer):
+    """What a late send waited for; on a slow machine the first trouble takes its time."""
+    for timeout_s in (0.1, 1.0, 10.0, 60.0):
+        with pytest.raises(errors.SendError) as late:
+            await producer.send(Message("orders", b"late"), timeout_s=timeout_s)
+        assert late.value.reason == "DEADLINE_PASSED"
+        if late.value.__cause__ is not None:
+            break
+    assert str(late.value).endswith(f"; before: {late.value.__cause__}")
+    return late.value.__cause__
+
+
+async def test_a_deadline_says_what_the_message_waited_for(world, make_status):
+    refused = make_status(grpc.StatusCode.UNAVAILABLE, "SERVICE_DRAINING")
+    world.brokers["broker-a"].script.extend([refused] * 10_000)
+    async with Producer(world.name_servers, settings=QUICK) as producer:
+        assert (await late_with_cause(producer)).reason == "SERVICE_DRAINING"
+    async with Producer("file:/no/such/list", settings=QUICK) as producer:
+        cause = await late_with_cause(producer)
+        assert isinstance(cause, errors.NameServersUnreachable)
+        assert "/no/such/list" in str(cause)
 
 
 async def test_a_deadline_says_whether_the_message_had_left(world):

@@ -359,13 +359,15 @@ class Producer(ProducerLife):
                 future = self._submit(message, options)
                 return await future
         except (TimeoutError, asyncio.CancelledError) as error:
+            trouble = None if future is None else self._intake.trouble_of(message.topic, future)
             sent = future is not None and not self._intake.withdraw(message.topic, future)
             if not isinstance(error, TimeoutError):
                 raise
             certainty = "it may have been stored" if sent else "it was not stored"
             raise SendError(
-                f"not acknowledged within {timeout_s:g} s; {certainty}",
+                f"not acknowledged within {timeout_s:g} s; {certainty}"
+                + (f"; before: {trouble}" if trouble else ""),
                 reason="DEADLINE_PASSED",
                 outcome_unknown=sent,
                 retriable=True,
-            ) from None
+            ) from trouble

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple, NoReturn, TypeAlias
 from ariane_record.encoding.message_properties import TopicProperties
 from ariane_sdk.checks.demand import Demand
 from ariane_sdk.errors import (
+    CallError,
     IllegalArgument,
     QueueNotFound,
     QueueOrderUnknown,
@@ -116,6 +117,8 @@ class TopicInfo:
         """The task that asks for the order of queues."""
         self.refusal: SendError | None = None
         """Why the topic has no route."""
+        self.trouble: CallError | None = None
+        """Why name servers, which are asked again, have not told the route yet."""
         self.groups_held = False
         """Whether message groups keep their old queues whatever the route says: earlier messages
         are still in flight there."""

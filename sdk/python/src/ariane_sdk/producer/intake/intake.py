@@ -13,7 +13,7 @@ from ariane_sdk.checks.delay import AT_ONCE, delay_kind
 from ariane_sdk.checks.demand import Demand
 from ariane_sdk.checks.limits import checked_tag, checked_topic
 from ariane_sdk.checks.message_types import TYPE_ERRORS, check_sequence, check_types
-from ariane_sdk.errors import ArianeError, MessageIllegal, NameIllegal
+from ariane_sdk.errors import ArianeError, CallError, MessageIllegal, NameIllegal
 from ariane_sdk.message import Message, RelayedMessage, SendResult
 from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.producer.accumulator.accumulator import OpenRows
@@ -147,6 +147,11 @@ class Intake:
         except TYPE_ERRORS:
             check_types(message)
             raise
+
+    def trouble_of(self, topic: str, future: asyncio.Future[SendResult]) -> CallError | None:
+        """What a message of ``take`` still waits for: the last error, if there was one."""
+        info = self._topics.get(topic)
+        return (info and info.trouble) or self._unsettled.trouble_of(future)
 
     def withdraw(self, topic: str, future: asyncio.Future[SendResult]) -> bool:
         """Take back a message of ``take`` whose caller no longer waits.

@@ -129,7 +129,9 @@ class RouteWait:
         while True:
             try:
                 info.follow(await self._routes.get_for_send(info.topic))
+                info.trouble = None
             except CallError as error:
+                info.trouble = error
                 if _may_pass(error) and self._clock.monotonic_s() < deadline_s:
                     await self._clock.sleep(ROUTE_RETRY_S)
                     continue

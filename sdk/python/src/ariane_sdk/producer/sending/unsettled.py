@@ -174,6 +174,10 @@ class Unsettled:
                 return True
         return False
 
+    def trouble_of(self, future: asyncio.Future[SendResult]) -> CallError | None:
+        """Why a message that waits here was refused the last time."""
+        return next((row.last_refusal for row in self._all if row.has(future)), None)
+
     async def wait(self) -> None:
         """Wait for the outcome of everything that is here now."""
         for row in list(self._all):
