@@ -246,7 +246,7 @@ def test_dev_goes_on_when_a_primary_with_a_replica_dies(dev, capfd):
 
 
 @pytest.mark.slow
-def test_dev_says_why_a_process_ended_although_its_log_goes_with_the_store(tmp_path):
+def test_dev_starts_a_broker_again_that_was_stopped_or_killed(tmp_path):
     process = subprocess.Popen(
         [BIN / "ariane", "dev", "--name-server-port", "0", "-o", "json"],
         stdout=subprocess.PIPE,
@@ -255,13 +255,25 @@ def test_dev_says_why_a_process_ended_although_its_log_goes_with_the_store(tmp_p
         env={**os.environ, "TMPDIR": str(tmp_path)},
     )
     ready = json.loads(process.stdout.readline())
-    [broker] = [each for each in ready["services"] if each["name"] == "broker-a"]
-    os.kill(broker["pid"], signal.SIGKILL)
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == ExitStatus.FAILED
-    [line] = err.splitlines()
-    assert line.startswith("ariane: broker-a was ended by SIGKILL; the end of ")
-    assert line.endswith("} [FAILED]")
+    pid = next(each["pid"] for each in ready["services"] if each["name"] == "broker-a")
+    for number, ending in (
+        (signal.SIGTERM, "ended with status 0"),
+        (signal.SIGKILL, "was ended by SIGKILL"),
+    ):
+        os.kill(pid, number)
+        line = process.stderr.readline()
+        assert line.startswith(f"ariane: warning: broker-a {ending}; restarting it in ")
+        if number == signal.SIGKILL:
+            line = process.stderr.readline()
+            assert line.startswith("ariane: warning: the end of ")
+            assert line.endswith("}\n")
+        again = process.stderr.readline()
+        assert again.startswith("ariane: warning: broker-a runs again, process ")
+        pid = int(again.split()[-1])
+    assert main(["topic", "create", "hello", "--name-servers", ready["name_servers"]]) == 0
+    process.terminate()
+    process.communicate(timeout=60)
+    assert process.returncode == 0
     assert not Path(ready["store_path"]).exists()
 
 

@@ -73,8 +73,8 @@ _BROKER_FLAGS = (
     type=click.IntRange(0, _REPLICAS_MAX),
     default=0,
     show_default=True,
-    help="Number of replicas of each broker. When the primary dies, a replica takes"
-    " over, and the dead broker is restarted as a replica.",
+    help="Number of replicas of each broker. When the primary ends, a replica takes"
+    " over, and the old primary is started again as a replica.",
 )
 @click.option(
     "--name-server-port",
@@ -124,8 +124,9 @@ def dev(
 ) -> None:
     """Run a name server, brokers, a transaction checker and admin on this machine until Ctrl-C.
 
-    A FilterServer that accepts uploads runs beside each broker, and is restarted when it ends.
-    Admin serves a web console; its address is printed with the others.
+    A FilterServer that accepts uploads runs beside each broker. A process that ends, or is stopped
+    to see what clients do then, is started again. Admin serves a web console; its address is
+    printed with the others.
 
     \b
     Examples:
@@ -240,34 +241,19 @@ def _without_middle(text: str) -> str:
 
 
 async def _watch(cluster: LocalCluster) -> None:
-    """Wait for ever, or until a process ends that should not."""
-    # FilterServers run the code of strangers and may end; so may a broker that has replicas.
-    supervised = dict.fromkeys(cluster.filter_servers, _RESTART_PAUSE_S)
+    """Keep all processes running for ever, as a service manager would."""
+    pauses_s = dict.fromkeys(cluster.processes, _RESTART_PAUSE_S)
     if cluster.replicas:
-        supervised |= dict.fromkeys((*cluster.brokers, *cluster.replicas), _TAKEOVER_S)
+        pauses_s |= dict.fromkeys((*cluster.brokers, *cluster.replicas), _TAKEOVER_S)
     keeping = [
-        asyncio.create_task(_keep_running(each, pause_s)) for each, pause_s in supervised.items()
+        asyncio.create_task(_keep_running(each, pause_s)) for each, pause_s in pauses_s.items()
     ]
-    ends = {
-        asyncio.create_task(each.wait()): each
-        for each in cluster.processes
-        if each not in supervised
-    }
     try:
-        done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.gather(*keeping)
     finally:
-        for waiting in (*ends, *keeping):
-            waiting.cancel()
+        for each in keeping:
+            each.cancel()
         await asyncio.gather(*keeping, return_exceptions=True)
-    ended: ServiceProcess = ends[done.pop()]
-    # Shown and not only named: a temporary store takes the log with it.
-    log = ended.log_path.read_text(encoding="utf-8", errors="replace").splitlines()
-    raise CommandFailed(
-        _without_middle(
-            f"{ended.name} {ended.ending}; the end of {ended.log_path}: "
-            + " ".join(log[-_LOG_LINES_SHOWN:])
-        )
-    )
 
 
 async def _keep_running(process: ServiceProcess, first_pause_s: float) -> None:
@@ -279,7 +265,16 @@ async def _keep_running(process: ServiceProcess, first_pause_s: float) -> None:
         if time.monotonic() - began_s > _RESTART_PAUSE_S_MAX:
             pause_s = first_pause_s
         say_warning(f"{process.name} {process.ending}; restarting it in {pause_s:g} s")
+        if process.exit_status:
+            # Shown and not only named: a temporary store takes the log with it.
+            say_warning(f"the end of {process.log_path}: {_end_of_log(process)}")
         await asyncio.sleep(pause_s)
         pause_s = min(pause_s * _RESTART_GROWTH, _RESTART_PAUSE_S_MAX)
         with contextlib.suppress(ProcessFailed):
             await process.start()
+            say_warning(f"{process.name} runs again, process {process.pid}")
+
+
+def _end_of_log(process: ServiceProcess) -> str:
+    log = process.log_path.read_text(encoding="utf-8", errors="replace").splitlines()
+    return _without_middle(" ".join(log[-_LOG_LINES_SHOWN:]))
