@@ -110,6 +110,15 @@ def test_reset_to_places_and_times(ariane, ariane_json, consumed):
     assert reset("--to", "-1ms", "--skip", "--dry-run") == [("broker-a", 0, 3)]
 
 
+def test_a_reset_to_a_time_that_moves_nothing_says_so(ariane, cluster, capfd, consumed):
+    consumed("g-ahead", "g-behind")
+    reset = ("group", "reset", "g-behind", "g-ahead", "--to", "-1ms", "--yes")
+    assert main([*reset, "--name-servers", cluster.name_servers]) == ExitStatus.DONE
+    assert "group g-behind stands at or before that time; --skip" in capfd.readouterr().err
+    assert main([*reset, "--skip", "--name-servers", cluster.name_servers]) == ExitStatus.DONE
+    assert "warning" not in capfd.readouterr().err
+
+
 def test_a_reset_shows_where_each_queue_stood(ariane, ariane_json, consumed):
     consumed("g-stood", "g-standing")
     reset = ("group", "reset", "g-standing", "g-stood", "--to")

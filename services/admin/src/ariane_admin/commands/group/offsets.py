@@ -22,6 +22,7 @@ from ariane_admin.asking.connection import run_async
 from ariane_admin.errors import CommandFailed
 from ariane_admin.messages.queue_places import queue_offsets
 from ariane_admin.messages.start_position import StartPosition, StartPositionType
+from ariane_admin.terminal.client_warnings import say_warning
 from ariane_admin.terminal.confirmation import confirm, yes_option
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_admin.terminal.output import Output, Row
@@ -98,9 +99,13 @@ def reset(
         required(answer.outcomes)
         return list(map(_moved_row, answer.offsets))
 
-    output.rows(
-        ("broker", "queue_id", "offset_before", "consumer_offset", "moved"), run_async(ask())
-    )
+    rows = run_async(ask())
+    if not rows and request.only_back:
+        say_warning(
+            f"nothing moves: in all queues of {topic}, group {name} stands at or before that time;"
+            " --skip moves it forward"
+        )
+    output.rows(("broker", "queue_id", "offset_before", "consumer_offset", "moved"), rows)
 
 
 @click.command("clone")
