@@ -5,14 +5,19 @@ import shlex
 from google.protobuf.duration_pb2 import Duration
 
 from ariane.broker.v1.client_question_pb2 import (
+    HOLD_REASON_BREAKER_OPEN,
     HOLD_REASON_FAILED_IN_ORDER,
+    HOLD_REASON_PAUSED,
+    HOLD_REASON_REQUESTED,
     ClientQueueState,
     QueueHold,
 )
 from ariane_admin.doctor.cluster_facts import ClusterFacts
+from ariane_admin.doctor.findings import Severity
 from ariane_admin.doctor.member_facts import MemberFacts
 from ariane_admin.doctor.member_rules import (
     idle_members,
+    queues_that_members_hold,
     queues_that_stand_still,
     queues_that_wait_in_order,
 )
@@ -72,6 +77,38 @@ def test_a_queue_that_waits_in_order_is_found_once_and_says_for_what():
     assert "message 7 of orders/broker-a/0, which failed 300 times in 301 s" in finding.finding
     assert finding.finding.endswith("no bank")
     assert "ariane group retry billing --ordered-attempts" in finding.advice
+
+
+def held(reason, age_s, queue_id=None, cause=""):
+    place = {} if queue_id is None else {"topic": "orders", "broker_name": "broker-a"}
+    return QueueHold(
+        consumer_group="billing",
+        queue_id=queue_id or 0,
+        reason=reason,
+        age=Duration(seconds=age_s),
+        cause=cause,
+        **place,
+    )
+
+
+def test_what_a_member_holds_by_itself_is_no_riddle():
+    holds = [
+        held(HOLD_REASON_BREAKER_OPEN, 16, cause="4 of 4 calls failed"),
+        *(held(HOLD_REASON_REQUESTED, 20 + n, n, "no bank") for n in range(4)),
+        held(HOLD_REASON_PAUSED, 3600, 9),
+        held(HOLD_REASON_PAUSED, 9, 8),
+    ]
+    member = MemberFacts("client-1", ["billing"], [], holds)
+    found = list(queues_that_members_hold(ClusterFacts([], members=[member])))
+    assert {finding.subject for finding in found} == {"group billing"}
+    said = {one.finding.removeprefix("member client-1 hands out nothing of "): one for one in found}
+    three = "orders/broker-a/0, orders/broker-a/1, orders/broker-a/2 ..."
+    wanted = f"{three} for 23 s: its listener wants that (ConsumptionHeld): no bank"
+    assert {text: one.severity for text, one in said.items()} == {
+        "any queue for 16 s: its breaker is open: 4 of 4 calls failed": Severity.WARNING,
+        wanted: Severity.WARNING,
+        "orders/broker-a/9 for 3600 s: its application paused it": Severity.NOTE,
+    }
 
 
 def test_members_beyond_the_queues_of_their_group_are_idle():

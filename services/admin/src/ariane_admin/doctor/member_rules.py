@@ -8,7 +8,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from ariane.broker.v1.client_question_pb2 import (
+    HOLD_REASON_BREAKER_OPEN,
     HOLD_REASON_FAILED_IN_ORDER,
+    HOLD_REASON_PAUSED,
+    HOLD_REASON_REQUESTED,
     ClientQueueState,
     QueueHold,
 )
@@ -23,7 +26,26 @@ STANDSTILL_SECONDS: Final = 60.0
 are unfinished."""
 
 HOLD_SECONDS: Final = 10
-"""A queue that waits in order is reported if it does so for as long."""
+"""A queue that waits in order, or is held otherwise, is reported if it does so for as long."""
+
+_OWN_HOLDS: Final = {
+    HOLD_REASON_BREAKER_OPEN: (
+        Severity.WARNING,
+        "its breaker is open",
+        "mend the cause; the consumer tries again by itself",
+    ),
+    HOLD_REASON_REQUESTED: (
+        Severity.WARNING,
+        "its listener wants that (ConsumptionHeld)",
+        "mend the cause; the listener says when it tries again",
+    ),
+    HOLD_REASON_PAUSED: (
+        Severity.NOTE,
+        "its application paused it",
+        "only the application ends that, by resume()",
+    ),
+}
+"""How a member's own holds are reported, by their reason: how badly, what it is, what to do."""
 
 _NAMED_MAX: Final = 3
 
@@ -72,6 +94,28 @@ def queues_that_wait_in_order(facts: ClusterFacts) -> Iterator[Finding]:
                 f" {member.client_id}: {hold.cause}",
                 "mend its cause, and the queue goes on in order; to pass over such messages:"
                 f" ariane group retry {shlex.quote(hold.consumer_group)} --ordered-attempts N",
+            )
+
+
+def queues_that_members_hold(facts: ClusterFacts) -> Iterator[Finding]:
+    """Queues of which a member hands out nothing by its own decision: it looks like a hang."""
+    for member in facts.members:
+        by_reason: dict[tuple[str, int], list[QueueHold]] = defaultdict(list)
+        for hold in member.holds:
+            if hold.reason in _OWN_HOLDS and hold.age.seconds >= HOLD_SECONDS:
+                by_reason[hold.consumer_group, hold.reason].append(hold)
+        for (group, reason), holds in sorted(by_reason.items()):
+            severity, what, advice = _OWN_HOLDS[reason]
+            oldest = max(holds, key=lambda hold: hold.age.seconds)
+            names = ["/".join(map(str, _place(hold))) for hold in holds[:_NAMED_MAX]]
+            more = " ..." if len(holds) > _NAMED_MAX else ""
+            of = f"{', '.join(names)}{more}" if all(hold.topic for hold in holds) else "any queue"
+            yield Finding(
+                severity,
+                f"group {group}",
+                f"member {member.client_id} hands out nothing of {of} for {oldest.age.seconds} s:"
+                f" {what}{f': {oldest.cause}' if oldest.cause else ''}",
+                advice,
             )
 
 
@@ -136,6 +180,7 @@ def _idle_s(queue: ClientQueueState) -> float:
 RULES: Final = (
     queues_that_stand_still,
     queues_that_wait_in_order,
+    queues_that_members_hold,
     paused_groups,
     idle_members,
 )
