@@ -207,7 +207,8 @@ class ConsumerSettings:
     coroutine function on the loop, another one in a thread."""
     on_lost: QueueNotice | None = None
     """The same with queues that it loses, after the application has finished their messages, and
-    before the offset is stored for the next owner."""
+    before the offset is stored for the next owner. One that takes longer than ``handover_s`` is
+    finished before the next owner begins only where messages are consumed in order."""
     instance_name: str = "default"
     """Distinguishes broadcasting consumers of one host and group."""
     local_offsets_path: Path | None = None

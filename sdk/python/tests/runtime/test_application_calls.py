@@ -50,6 +50,17 @@ async def test_queues_move_whatever_a_notice_raises(error, on_loop, caplog):
     assert "on_gained" in caplog.text
 
 
+@pytest.mark.parametrize(("locked", "to_other"), [(False, True), (True, True), (False, False)])
+async def test_a_notice_that_outlasts_the_handover_is_told(locked, to_other, caplog):
+    async def slow(_queues):
+        await asyncio.sleep(0.01)
+
+    notices = QueueNotices(PushSettings(on_lost=slow, handover_s=0.005), locked=locked)
+    await notices.lost([MessageQueue("orders", "broker-a", 0)], to_other=to_other)
+    is_told = "orders@broker-a#0, whose next owner begins after handover_s, 0.005 s" in caplog.text
+    assert is_told is (to_other and not locked)
+
+
 async def test_a_notice_that_waits_ends_with_who_told_it():
     began = asyncio.Event()
 

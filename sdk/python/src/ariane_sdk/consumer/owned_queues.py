@@ -103,7 +103,7 @@ class OwnedQueues:
         self._make_owned = make_owned
         self._on_lost = on_lost
         self._settings = plan.settings
-        self._notices = QueueNotices(plan.settings)
+        self._notices = QueueNotices(plan.settings, locked=locks is not None)
         self._clock = plan.clock
         self._wanted: set[MessageQueue] = set()
         self._acquiring: set[MessageQueue] = set()
@@ -481,7 +481,7 @@ class OwnedQueues:
     async def _release(self, owned: OwnedQueue, *, store: bool, timeout_s: float) -> None:
         consumer_offset = await owned.release(timeout_s)
         queue = owned.queue
-        await self._notices.lost([queue])
+        await self._notices.lost([queue], to_other=True)
         try:
             if store and (consumer_offset != owned.stored_offset or owned.is_doubted):
                 broker = self.broker_of(queue)
