@@ -6,7 +6,10 @@ from datetime import datetime
 import pytest
 
 from ariane_sdk import (
+    Averaging,
+    Breaker,
     ClusterClient,
+    MachineRoom,
     Message,
     MessageQueue,
     Producer,
@@ -89,6 +92,7 @@ OPTIONS = {"group": "g", "subscriptions": {"orders": "*"}, "listener": print}
         {"batch_size": None},
         {"batch_size": 1.5},
         {"strategy": "averaging"},
+        {"strategy": Averaging},
         {"start": 5},
         {"start": datetime},
         {"model": ["clustering"]},
@@ -100,7 +104,13 @@ def test_a_consumer_of_wrong_types_is_refused(wrong):
         PushConsumer("127.0.0.1:1", **(OPTIONS | wrong))
 
 
-@pytest.mark.parametrize("addresses", [None, 5, [5], b"127.0.0.1:1", "h:70000"])
+@pytest.mark.parametrize("rooms", ["north", [], [1]])
+def test_rooms_of_wrong_types_are_refused(rooms):
+    with pytest.raises(errors.IllegalArgument, match="a list such as"):
+        MachineRoom(rooms)
+
+
+@pytest.mark.parametrize("addresses", [None, 5, [5], b"127.0.0.1:1", "h:70000", "dns:h", "file:"])
 @pytest.mark.parametrize("client", [Producer, PullConsumer])
 def test_addresses_of_wrong_types_are_refused(client, addresses):
     arguments = {} if client is Producer else {"group": "g"}
@@ -124,6 +134,14 @@ def test_addresses_of_wrong_types_are_refused(client, addresses):
         (PushSettings, "offset_store_interval_s", 0.0),
         (PullSettings, "hold_s", "x"),
         (PullSettings, "hold_s", 31),
+        (PushSettings, "zone", 5),
+        (PushSettings, "member_name", None),
+        (PushSettings, "store_each_batch", "yes"),
+        (PushSettings, "on_lost", "flush"),
+        (PullSettings, "on_gained", 5),
+        (PushSettings, "breaker", 0.5),
+        (Breaker, "hold_s", 0),
+        (Breaker, "calls", 2.5),
     ],
 )
 def test_settings_that_nobody_can_live_with_are_refused(kind, name, wrong):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import Field, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
@@ -60,6 +60,8 @@ _POSITIVE: Final = frozenset(
     }
 )
 """Settings that must not be 0: nothing would be done, or something all the time."""
+
+_KIND_WORDS: Final[Mapping[type, str]] = {bool: "True or False", str: "a text"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +146,7 @@ class ProducerSettings:
         Raises:
             IllegalArgument: A value is out of range; the error names the setting.
         """
-        _check_numbers(self, fields(self))
+        _check_values(self, fields(self))
         if self.queue_choice not in ("round_robin", "least_latency"):
             raise IllegalArgument(
                 f'queue_choice {self.queue_choice!r}: "round_robin" or "least_latency"'
@@ -230,11 +232,14 @@ class ConsumerSettings:
         Raises:
             IllegalArgument: A value is out of range; the error names the setting.
         """
-        _check_numbers(self, fields(self))
+        _check_values(self, fields(self))
         if self.hold_s > HOLD_S_MAX:
             raise IllegalArgument(
                 f"hold_s {self.hold_s}: brokers hold for {HOLD_S_MAX:g} s at most"
             )
+        for name, notice in (("on_gained", self.on_gained), ("on_lost", self.on_lost)):
+            if notice is not None and not callable(notice):
+                raise IllegalArgument(f"{name} {notice!r:.100}: a function of queues is expected")
         if self.member_absence_s > ABSENCE_S_MAX:
             raise IllegalArgument(
                 f"member_absence_s {self.member_absence_s}: {ABSENCE_S_MAX:g} at most"
@@ -265,11 +270,13 @@ class Breaker:
         Raises:
             IllegalArgument: A value is out of range; the error names the setting.
         """
-        _check_numbers(self, fields(self))
+        _check_values(self, fields(self))
         if not 0 < self.failure_ratio <= 1:
             raise IllegalArgument(f"failure_ratio {self.failure_ratio}: above 0, up to 1")
         if self.calls < 1:
             raise IllegalArgument(f"calls {self.calls}: 1 or more is expected")
+        if not self.hold_s:
+            raise IllegalArgument("hold_s 0: above 0 is expected")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -303,6 +310,16 @@ class PushSettings(ConsumerSettings):
     others."""
     breaker: Breaker | None = None
     """When the consumer stops for a while because its listener fails too often; None: never."""
+
+    def __post_init__(self) -> None:
+        """Validate.
+
+        Raises:
+            IllegalArgument: A value is out of range; the error names the setting.
+        """
+        ConsumerSettings.__post_init__(self)
+        if self.breaker is not None and not isinstance(self.breaker, Breaker):
+            raise IllegalArgument(f"breaker {self.breaker!r:.100}: a Breaker is expected")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -340,12 +357,14 @@ def checked_settings(settings: SettingsT | None, kind: type[SettingsT]) -> Setti
     return settings
 
 
-def _check_numbers(settings: object, numbers: Collection[Field[Any]]) -> None:
-    for number in numbers:
-        name, kind = number.name, type(number.default)
+def _check_values(settings: object, declared: Collection[Field[Any]]) -> None:
+    for each in declared:
+        name, kind = each.name, type(each.default)
+        value: object = getattr(settings, name)
+        if kind in _KIND_WORDS and not isinstance(value, kind):
+            raise IllegalArgument(f"{name} {value!r:.100}: {_KIND_WORDS[kind]} is expected")
         if kind not in (int, float):
             continue
-        value: object = getattr(settings, name)
         wanted = int if kind is int else (int, float)
         if not isinstance(value, wanted) or isinstance(value, bool):
             raise IllegalArgument(f"{name} {value!r:.100}: a number is expected")

@@ -44,7 +44,8 @@ def checked_strategy(strategy: AllocationStrategy | None) -> AllocationStrategy:
     if strategy is None:
         return Averaging()
     divides = getattr(strategy, "allocate", None) or getattr(strategy, "allocate_among", None)
-    if not callable(divides) or not isinstance(getattr(strategy, "name", None), str):
+    is_named = isinstance(getattr(strategy, "name", None), str)
+    if not callable(divides) or not is_named or isinstance(strategy, type):
         raise IllegalArgument(
             f"strategy {strategy!r:.100}: an object such as Averaging() is expected"
         )

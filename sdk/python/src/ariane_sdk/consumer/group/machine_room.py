@@ -38,10 +38,10 @@ class MachineRoom:
             broker_room: The room of a queue's broker; its zone if not given.
 
         Raises:
-            IllegalArgument: There are none, or a text is given.
+            IllegalArgument: There are none, or they are no texts.
         """
-        if not rooms or isinstance(rooms, str):
-            raise IllegalArgument(f"rooms {rooms!r:.100}: at least one room is needed")
+        if not rooms or isinstance(rooms, str) or not all(isinstance(room, str) for room in rooms):
+            raise IllegalArgument(f'rooms {rooms!r:.100}: a list such as ["north"] is expected')
         self._rooms = frozenset(rooms)
         self._broker_room = broker_room
         self.name = f"machine-room-{'+'.join(sorted(self._rooms))}"
