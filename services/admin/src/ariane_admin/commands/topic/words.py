@@ -9,7 +9,7 @@ import click
 
 from ariane.common.v1 import message_pb2
 from ariane.namesrv.v1 import route_pb2
-from ariane_admin.retention import retention_attribute
+from ariane_admin.retention import NO_RETENTION, retention_attribute
 from ariane_admin.terminal.waits import WaitType
 
 QUEUES_MAX: Final = 65_536
@@ -89,6 +89,8 @@ class RetentionType(click.ParamType[dict[str, str]]):
         """Read the option."""
         if isinstance(value, dict):
             return value
+        if value in {NO_RETENTION, "0"}:
+            value = "0s"  # As lists show it, and as people write it.
         try:
             return retention_attribute(WaitType().convert(value, param, ctx))
         except ValueError as error:
