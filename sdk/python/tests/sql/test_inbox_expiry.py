@@ -65,7 +65,7 @@ def test_what_is_rolled_back_is_not_forgotten(engine):
     assert kept(engine) == 2
 
 
-@pytest.mark.parametrize("keep", [timedelta(0), 7])
+@pytest.mark.parametrize("keep", [timedelta(0), timedelta.max, 7])
 def test_what_is_no_time_is_refused(keep):
     with pytest.raises(IllegalArgument, match="keep"):
         Inbox("billing", keep=keep)

@@ -9,6 +9,7 @@ from ariane_sdk.errors import IllegalArgument
 
 CONSUMER_LENGTH_MAX: Final = 120
 KEY_LENGTH_MAX: Final = 255
+_KEPT_MAX: Final = timedelta(days=36_500)
 
 _NO_KEY: Final = frozenset(map(chr, (0, *range(0xD800, 0xE000))))
 """Characters that PostgreSQL refuses in text."""
@@ -59,8 +60,10 @@ def checked_time(name: str, time: object) -> timedelta:
     """Return how long something is kept, if it is a time.
 
     Raises:
-        IllegalArgument: It is no timedelta, or not above 0.
+        IllegalArgument: It is no timedelta, or not above 0, or reaches back beyond the calendar.
     """
-    if not isinstance(time, timedelta) or time <= timedelta(0):
-        raise IllegalArgument(f"{name} {time!r:.60}: a timedelta above 0 is expected")
+    if not isinstance(time, timedelta) or not timedelta(0) < time <= _KEPT_MAX:
+        raise IllegalArgument(
+            f"{name} {time!r:.60}: a timedelta above 0 is expected, at most {_KEPT_MAX.days} days"
+        )
     return time
