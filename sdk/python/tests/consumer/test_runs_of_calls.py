@@ -24,6 +24,7 @@ class Placed:
     queue_offset: int
     size_bytes: int = 1
     topic: str = "orders"
+    _header: tuple[int, ...] = (0,) * 17
 
 
 class Listener:

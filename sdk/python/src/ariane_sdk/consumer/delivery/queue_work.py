@@ -76,7 +76,8 @@ class QueueWork:
     only the message that fails by itself uses up its attempts.
 
     Messages that cannot be sent back are delivered again from here, after a delay that grows. A
-    broadcasting consumer, which sends none back, passes over them after some attempts. With
+    broadcasting consumer, which sends none back, passes over them after some attempts, of which two
+    are of the whole batch. With
     one batch at a time, the messages behind them wait. With several, the others go on until the
     distance from the first unfinished message to the last reaches ``queue_span_max``.
     """
@@ -306,7 +307,7 @@ class QueueWork:
             else:
                 self._failures.tell(self.queue, left, failed.messages, error)
                 named = failed.named or failed.rejected
-                if len(left) > 1 and not named and self._gives_up_singly(tries):
+                if len(left) > 1 and not named and self._goes_on_singly(tries):
                     return await self._listen_one_by_one(left, tries)
                 left = await self._send_back(failed, tries)
                 if not left:
@@ -326,10 +327,9 @@ class QueueWork:
                 break
         return True
 
-    def _gives_up_singly(self, tries: int) -> bool:
-        """Whether a message that fails now may be given up, and so must be alone."""
-        last = self._passing_over is not None and self._passing_over.is_last(tries)
-        return last or self._comes_back
+    def _goes_on_singly(self, tries: int) -> bool:
+        """Whether messages come alone from now on: the one at fault may be given up in the end."""
+        return self._comes_back or (self._passing_over is not None and tries > 0)
 
     async def _listen_one_by_one(self, messages: Sequence[ReceivedMessage], tries: int) -> bool:
         """Deliver messages singly, so that one that always fails does not take others along."""
