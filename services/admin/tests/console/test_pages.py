@@ -15,12 +15,14 @@ from ariane.admin.v1 import group_service_pb2 as group_pb
 from ariane.admin.v1 import topic_service_pb2 as topic_pb
 from ariane.admin.v1.group_service_pb2_grpc import GroupServiceStub
 from ariane.admin.v1.topic_service_pb2_grpc import TopicServiceStub
+from ariane.broker.v1.client_question_pb2 import HOLD_REASON_FAILED_IN_ORDER
 from ariane.broker.v1.group_service_pb2 import ConsumerGroup
 from ariane.broker.v1.topic_service_pb2 import Topic
 from ariane.namesrv.v1.route_pb2 import TOPIC_PERMISSION_READ
 from ariane_admin.console.app import PAGES
 from ariane_admin.console.changes import CHANGES
 from ariane_admin.console.guard import HEADERS
+from ariane_admin.console.pages.groups import holds_table
 from ariane_admin.servicers.message import dead_letters
 from ariane_sdk import (
     ClusterClient,
@@ -256,6 +258,37 @@ async def test_what_receiving_members_have_in_hand_is_shown(browser, topic, clus
         row = whole.partition('href="/groups/adm-receives"')[2].partition("</tr>")[0]
         assert re.findall(r'class="number">(\d+)</span>', row)[1] == "1"
         assert "number bad" not in row
+
+
+async def test_what_members_hold_is_shown(browser, topic, cluster):
+    async def listen(_messages):
+        """Take everything."""
+
+    settings = {"group": "adm-holds", "subscriptions": {"adm-seen": "*"}, "listener": listen}
+    async with PushConsumer(cluster.name_servers, **settings) as consumer, asyncio.timeout(60):
+        consumer.pause()
+        page = await browser.get("/groups/adm-holds")
+        while "its application paused it" not in page.text:
+            await asyncio.sleep(0.05)
+            page = await browser.get("/groups/adm-holds")
+        held = page.text.partition("Queues that are held")[2].partition("</table>")[0]
+        assert consumer.client_id in held
+
+
+def test_a_message_that_fails_in_order_is_named():
+    answer = group_pb.ListGroupMembersResponse()
+    hold = answer.members.add().member.holds.add(
+        topic="orders", broker_name="broker-a", queue_id=3, reason=HOLD_REASON_FAILED_IN_ORDER
+    )
+    hold.queue_offset, hold.attempts, hold.cause = 7, 16, "no bank"
+    hold.age.FromSeconds(3700)
+    [row] = holds_table(answer).rows
+    assert [cell.text for cell in row[:4]] == [
+        "orders/broker-a/3",
+        "waits in order for message 7, which failed 16 times",
+        "3,700 s",
+        "no bank",
+    ]
 
 
 async def test_a_message_is_sent_once_more(browser, topic):

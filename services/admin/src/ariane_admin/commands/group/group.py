@@ -93,10 +93,9 @@ def show(*, name: str, name_servers: str, output: Output) -> int:
 
     The owner of a queue is the member that reports that it is consuming it. "Expired" are messages
     that the group was not given because their time was over (expire_after), since the brokers
-    started. "Holds" are queues of
-    which a member hands out nothing, as it has reported within the last 30 s: a message
-    that fails in order is repeated, and those behind it wait; or the listener, the application, or
-    its breaker holds the queue, or all.
+    started. "Holds" are queues of which a member hands out nothing, as it has reported within the
+    last 30 s: a message that fails in order is repeated, and those behind it wait; or the listener,
+    the application, or its breaker holds the queue, or all.
 
     A warning names each broker that does not answer; totals then cover the others only, and the
     exit status is 3.

@@ -84,15 +84,15 @@ def subscriptions_of(member: client_pb.GroupMember) -> Mapping[str, str]:
 
 def hold_row(member: client_pb.GroupMember, hold: QueueHold) -> dict[str, Any]:
     """A queue, or all queues, of which a member hands out nothing."""
-    is_queue = bool(hold.topic)
+    is_queue, is_tried = bool(hold.topic), hold.attempts > 0
     remaining = hold.HasField("remaining")
     return {
         "topic": hold.topic if is_queue else "(all)",
         "broker": hold.broker_name if is_queue else None,
         "queue_id": hold.queue_id if is_queue else None,
         "reason": HoldReason.Name(hold.reason).removeprefix("HOLD_REASON_").lower(),
-        "queue_offset": hold.queue_offset,
-        "attempts": hold.attempts,
+        "queue_offset": hold.queue_offset if is_tried else None,
+        "attempts": hold.attempts if is_tried else None,
         "seconds": round(hold.age.ToMilliseconds() / 1000),
         "seconds_left": round(hold.remaining.ToMilliseconds() / 1000) if remaining else None,
         "cause": hold.cause,

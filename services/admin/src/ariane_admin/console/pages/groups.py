@@ -11,6 +11,12 @@ from ariane.admin.v1 import client_service_pb2 as client_pb
 from ariane.admin.v1 import group_service_pb2 as group_pb
 from ariane.admin.v1 import history_service_pb2 as history_pb
 from ariane.admin.v1 import lag_service_pb2 as lag_pb
+from ariane.broker.v1.client_question_pb2 import (
+    HOLD_REASON_BREAKER_OPEN,
+    HOLD_REASON_FAILED_IN_ORDER,
+    HOLD_REASON_PAUSED,
+    HOLD_REASON_REQUESTED,
+)
 from ariane.broker.v1.client_service_pb2 import AttachedClient
 from ariane_admin.console.api import Asker, silence
 from ariane_admin.console.blocks import (
@@ -33,6 +39,14 @@ from ariane_admin.group_kinds import kind_texts, query_text
 from ariane_record.names import is_system_topic
 
 SECTION: Final = "Groups"
+
+_HOLD_TEXTS: Final = {
+    HOLD_REASON_FAILED_IN_ORDER: "waits in order for message {hold.queue_offset},"
+    " which failed {hold.attempts} times",
+    HOLD_REASON_REQUESTED: "its listener wants that",
+    HOLD_REASON_PAUSED: "its application paused it",
+    HOLD_REASON_BREAKER_OPEN: "its breaker is open",
+}
 
 
 async def groups(ask: Asker, request: Request) -> Page:
@@ -117,6 +131,8 @@ async def group(ask: Asker, request: Request) -> Page:
         drawn if isinstance(drawn, Notice) else Charts(drawn),
         _members(members),
     ]
+    if any(each.member.holds for each in members.members):
+        blocks.append(holds_table(members))
     if conflicts.conflicts:
         blocks.append(_conflicts(conflicts))
     more = to("groups", name, token=queues.next_page_token) if queues.next_page_token else ""
@@ -193,7 +209,7 @@ def _members(answer: group_pb.ListGroupMembersResponse) -> Table:
     rows = [
         (
             Cell(each.member.client_id, to("client", id=each.member.client_id), "code"),
-            Cell(each.member.address),
+            Cell(f"{each.member.address}, away" if each.member.away else each.member.address),
             Cell(
                 ", ".join(
                     f"{s.topic} {s.filter.text}".strip()
@@ -207,6 +223,23 @@ def _members(answer: group_pb.ListGroupMembersResponse) -> Table:
     ]
     columns = ("Member", "From", "Subscribes", "Queues")
     return Table("Members", columns, rows, "Nobody is there.")
+
+
+def holds_table(answer: group_pb.ListGroupMembersResponse) -> Table:
+    """The queues of which members hand out nothing, and why."""
+    rows = [
+        (
+            Cell(f"{hold.topic}/{hold.broker_name}/{hold.queue_id}" if hold.topic else "any"),
+            Cell(_HOLD_TEXTS.get(hold.reason, "").format(hold=hold), kind="warn"),
+            Cell(f"{hold.age.seconds:,} s", kind="number"),
+            Cell(hold.cause),
+            Cell(each.member.client_id, to("client", id=each.member.client_id), "code"),
+        )
+        for each in answer.members
+        for hold in each.member.holds
+    ]
+    columns = ("Queue", "Why nothing is handed out", "For", "Cause", "Member")
+    return Table("Queues that are held", columns, rows)
 
 
 def _conflicts(answer: group_pb.ListSubscriptionConflictsResponse) -> Table:
