@@ -1,6 +1,9 @@
 """Addresses from DNS, files and URLs, read again and again."""
 
 import asyncio
+import os
+import subprocess
+import sys
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
@@ -60,6 +63,24 @@ async def test_sources_are_read_again_and_keep_what_they_had(tmp_path, page):
     content[0] = "10.0.0.7:1"
     assert await sources.read() == ("10.0.0.9:1", "10.0.0.4:9876", "10.0.0.7:1")
     assert list(sources.errors) == [f"file:{path}"]
+
+
+def test_a_file_that_hangs_does_not_keep_the_program_from_ending(tmp_path):
+    os.mkfifo(tmp_path / "names")  # As a file of a server that is away: whoever reads it waits.
+    program = (
+        "import asyncio, sys\n"
+        "from ariane_wire import AddressSources, discovery\n"
+        "discovery.READ_S_MAX = 0.01\n"
+        "sources = AddressSources(['10.0.0.1:9876', sys.argv[1]])\n"
+        "for _ in range(2):\n"
+        "    print(asyncio.run(sources.read()), sources.errors)\n"
+    )
+    command = [sys.executable, "-c", program, f"file:{tmp_path / 'names'}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    first, second = done.stdout.splitlines()
+    assert first.startswith("('10.0.0.1:9876',)")
+    assert "names: it takes longer than 0.01 s" in first
+    assert "names: the reading before has not ended" in second
 
 
 async def test_a_name_stands_for_all_its_addresses(monkeypatch):

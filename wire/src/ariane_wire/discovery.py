@@ -17,8 +17,10 @@ import asyncio
 import re
 import socket
 from collections.abc import Sequence
+from concurrent.futures import Future
 from http.client import HTTPException
 from pathlib import Path
+from threading import Thread
 from typing import Final
 from urllib.request import ProxyHandler, build_opener
 
@@ -56,6 +58,7 @@ class AddressSources:
         """Those that are known now; fixed ones first, each once."""
         self.errors: dict[str, str] = {}
         """Why sources could not be read the last time, by source."""
+        self._threads: dict[str, Thread] = {}
 
     @property
     def is_fixed(self) -> bool:
@@ -72,9 +75,11 @@ class AddressSources:
     async def _read(self, source: str) -> None:
         try:
             async with asyncio.timeout(READ_S_MAX):
-                found = await _addresses_of(source)
+                found = await self._addresses_of(source)
         except (OSError, ValueError) as error:
-            self.errors[source] = f"{source}: {str(error) or type(error).__name__}"
+            late = isinstance(error, TimeoutError)
+            cause = f"it takes longer than {READ_S_MAX:g} s" if late else type(error).__name__
+            self.errors[source] = f"{source}: {str(error) or cause}"
             return
         if not found:
             self.errors[source] = f"{source}: it has no addresses"
@@ -82,14 +87,33 @@ class AddressSources:
         self._found[source] = found
         self.errors.pop(source, None)
 
+    async def _addresses_of(self, source: str) -> tuple[str, ...]:
+        if source.startswith(_DNS):
+            return await _resolved(source.removeprefix(_DNS))
+        before = self._threads.get(source)
+        if before is not None and before.is_alive():
+            raise TimeoutError("the reading before has not ended")
+        reading: Future[str] = Future()
 
-async def _addresses_of(source: str) -> tuple[str, ...]:
-    if source.startswith(_DNS):
-        return await _resolved(source.removeprefix(_DNS))
+        def read() -> None:
+            reading.set_running_or_notify_cancel()
+            try:
+                reading.set_result(_content_of(source))
+            except Exception as error:  # noqa: BLE001 - it is raised where it is awaited.
+                reading.set_exception(error)
+
+        # Not one of the loop's pool: while a file server is away, that would keep the program from
+        # ending.
+        thread = Thread(target=read, name="ariane-addresses", daemon=True)
+        self._threads[source] = thread
+        thread.start()
+        return _listed(await asyncio.wrap_future(reading))
+
+
+def _content_of(source: str) -> str:
     if source.startswith(_FILE):
-        path = source.removeprefix(_FILE)
-        return _listed(await asyncio.to_thread(Path(path).read_text, "utf-8"))
-    return _listed(await asyncio.to_thread(_fetched, source))
+        return Path(source.removeprefix(_FILE)).read_text("utf-8")
+    return _fetched(source)
 
 
 async def _resolved(address: str) -> tuple[str, ...]:
