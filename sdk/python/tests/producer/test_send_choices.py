@@ -130,6 +130,7 @@ async def test_a_deadline_says_what_the_message_waited_for(world, make_status):
     world.brokers["broker-a"].script.extend([refused] * 10_000)
     async with Producer(world.name_servers, settings=QUICK) as producer:
         assert (await late_with_cause(producer)).reason == "SERVICE_DRAINING"
+        world.brokers["broker-a"].script.clear()  # For those that are tried on.
     async with Producer("file:/no/such/list", settings=QUICK) as producer:
         cause = await late_with_cause(producer)
         assert isinstance(cause, errors.NameServersUnreachable)

@@ -359,7 +359,7 @@ class Producer(ProducerLife):
                 future = self._submit(message, options)
                 return await future
         except (TimeoutError, asyncio.CancelledError) as error:
-            trouble = None if future is None else self._intake.trouble_of(message.topic, future)
+            trouble = self._intake.trouble_of(message.topic)
             sent = future is not None and not self._intake.withdraw(message.topic, future)
             if not isinstance(error, TimeoutError):
                 raise

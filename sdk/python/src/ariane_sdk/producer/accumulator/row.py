@@ -194,10 +194,6 @@ class Row:
         if times_ms is not None:
             self.wire_bytes += DELIVERY_TIME_BYTES * len(times_ms)
 
-    def has(self, future: asyncio.Future[SendResult]) -> bool:
-        """Whether the message that a future belongs to is here."""
-        return any(waiting is future for _, _, _, waiting, _, _ in self.messages)
-
     def withdraw(self, future: asyncio.Future[SendResult]) -> int:
         """Take a message back unless a call carries the row; returns the bytes that it took.
 

@@ -148,10 +148,10 @@ class Intake:
             check_types(message)
             raise
 
-    def trouble_of(self, topic: str, future: asyncio.Future[SendResult]) -> CallError | None:
-        """What a message of ``take`` still waits for: the last error, if there was one."""
+    def trouble_of(self, topic: str) -> CallError | None:
+        """What messages of a topic still wait for: a late error, if there was one."""
         info = self._topics.get(topic)
-        return (info and info.trouble) or self._unsettled.trouble_of(future)
+        return (info and info.trouble) or self._unsettled.trouble_of(topic)
 
     def withdraw(self, topic: str, future: asyncio.Future[SendResult]) -> bool:
         """Take back a message of ``take`` whose caller no longer waits.

@@ -174,9 +174,13 @@ class Unsettled:
                 return True
         return False
 
-    def trouble_of(self, future: asyncio.Future[SendResult]) -> CallError | None:
-        """Why a message that waits here was refused the last time."""
-        return next((row.last_refusal for row in self._all if row.has(future)), None)
+    def trouble_of(self, topic: str) -> CallError | None:
+        """Why a row of a topic was refused the last time; None if none here was.
+
+        Of any row: to find that of one message takes too long where thousands are late at once.
+        """
+        refusals = (row.last_refusal for row in self._all if row.topic == topic)
+        return next(filter(None, refusals), None)
 
     async def wait(self) -> None:
         """Wait for the outcome of everything that is here now."""
