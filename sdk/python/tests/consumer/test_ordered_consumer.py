@@ -151,6 +151,33 @@ async def test_a_message_that_fails_holds_its_queue_for_as_long_as_it_takes(
         assert [each async for each in letters.read(f"in-{topic}")] == []
 
 
+async def test_a_dead_letter_that_is_sent_back_comes_again(cluster, topic):
+    await send(cluster, topic, [7])
+    seen = []
+
+    async def listen(messages):
+        seen.extend((message.topic, message.body) for message in messages)
+        if len(seen) == 1:
+            raise errors.MessagesFailed(messages, "never", rejected=True)
+
+    group = f"back-{topic}"
+    consumer = PushConsumer(
+        cluster.name_servers,
+        group=group,
+        subscriptions={topic: "*"},
+        listener=listen,
+        start="earliest",
+        ordered=True,
+        settings=BRISK,
+    )
+    async with consumer, DeadLetters(cluster.name_servers) as letters, asyncio.timeout(60):
+        while not [each async for each in letters.read(group)]:  # noqa: ASYNC110 - as below
+            await asyncio.sleep(0.02)
+        await letters.redrive(group)
+        await wait_until(lambda: len(seen) == 2)
+    assert seen == [(topic, b"7")] * 2
+
+
 async def test_no_two_members_are_at_one_queue_while_members_come_and_go(
     cluster, topic, floor, make_consumer
 ):

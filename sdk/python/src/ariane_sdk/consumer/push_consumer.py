@@ -142,7 +142,7 @@ class PushConsumer:
             raise IllegalArgument(f"batch_size {batch_size!r:.100}: an integer, at least 1")
         settings = checked_settings(settings, PushSettings)
         filters = filters_of(subscriptions)
-        if model == "clustering" and not ordered:
+        if model == "clustering":
             filters[retry_topic(checked_group(group))] = TagFilter.parse("*")
         if settings.queue_concurrency < 1:
             raise IllegalArgument("queue_concurrency is at least 1")

@@ -11,6 +11,7 @@ from ariane_sdk.client.hold import FAILED_IN_ORDER, Hold
 from ariane_sdk.consumer.delivery.failed_messages import (
     FailedMessages,
     failed_messages,
+    restore_topics,
 )
 from ariane_sdk.consumer.delivery.hand_out import CARELESS, DeliveryCare, GivenUpError
 from ariane_sdk.consumer.delivery.message_returns import EXHAUSTED, REJECTED, MessageReturns
@@ -68,6 +69,8 @@ class OrderedQueueWork(QueueWork):
 
     async def _deliver_until_done(self, delivery: Delivery) -> bool:
         """Deliver until the listener is done; False if the queue was given up, or lost."""
+        if self._comes_back:  # Dead letters that were sent back.
+            restore_topics(delivery.messages)
         try:
             return await self._deliver_in_order(delivery)
         finally:
