@@ -9,6 +9,7 @@ from ariane_admin.cli import main
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_sdk import Message, Producer, PushConsumer, PushSettings
 from ariane_sdk.errors import MessagesFailed
+from ariane_sdk.sync import PullConsumer
 
 
 @pytest.fixture
@@ -147,6 +148,19 @@ def test_by_default_only_their_group_gets_them_again(ariane, ariane_json, died):
     assert done["redriven"] == 1
     assert ariane("consume", "d-shared", "--from", "earliest", "--no-follow") == "one\n"
     assert ariane("consume", "d-shared", "--group", "d-one", "--count", "1") == "one\n"
+
+
+def test_a_group_that_polls_gets_nothing_back(ariane, ariane_json, died, cluster):
+    died("d-polled", "d-pollers", ["one"])
+    redrive = ("dead-letter", "redrive", "d-pollers")
+    options = {"group": "d-pollers", "subscriptions": {"d-polled": "*"}}
+    with PullConsumer(cluster.name_servers, **options):
+        for further in ("--yes", "--dry-run"):
+            refusal = ariane(*redrive, further, status=ExitStatus.REFUSED)
+            assert "group d-pollers polls for messages" in refusal
+            assert "--to-topic" in refusal
+        assert ariane_json(*redrive, "--to-topic", "--dry-run")["redriven"] == 1
+    assert ariane_json(*redrive, "--yes")["redriven"] == 1
 
 
 def test_dead_letters_of_a_group_that_was_deleted_go_to_their_topic_only(ariane, ariane_json, died):

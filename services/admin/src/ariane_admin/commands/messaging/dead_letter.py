@@ -14,11 +14,13 @@ from typing import Any, Final, TextIO, TypeVar
 import click
 
 from ariane.admin.v1 import dead_letter_service_pb2 as letter_pb
+from ariane.admin.v1.group_service_pb2 import GROUP_KIND_PUSH, GROUP_KIND_RECEIVE
 from ariane_admin.asking.changing.changes import AdminChoice, administration, change_options
 from ariane_admin.asking.cluster_doors import PATIENCE_S, ClusterDoors, answer_to_question
 from ariane_admin.asking.connection import name_servers_option, run_async
 from ariane_admin.asking.options import question_options
 from ariane_admin.asking.partial_answers import PartialAnswers, known_groups
+from ariane_admin.asking.questions import questions
 from ariane_admin.errors import CommandFailed
 from ariane_admin.messages.message_lines import as_row
 from ariane_admin.messages.start_position import MomentType
@@ -38,6 +40,9 @@ _COLUMNS: Final = (
 )
 _REASONS: Final = ("ATTEMPTS_EXHAUSTED", "REJECTED", "CONSUMER_DIED")
 _FAILURES_SHOWN: Final = 10
+_WITH_RETRY_TOPIC: Final = frozenset({GROUP_KIND_PUSH, GROUP_KIND_RECEIVE})
+"""Groups of these kinds get what is sent back to them."""
+
 _CHUNK: Final = 5000
 """Dead letters that one call sends back, and one entry of the audit trail tells of."""
 
@@ -256,6 +261,8 @@ def redrive(
     else:
         request.places.append(_place(place))
 
+    run_async(_refuse_pollers(name_servers, group, to_topic=to_topic))
+
     async def doubt() -> ExitStatus:
         async with ClusterDoors(name_servers) as doors:
             answers = PartialAnswers(await doors.primaries())
@@ -289,6 +296,27 @@ def redrive(
         status = run_async(doubt())
     _tell(output, group, done)
     return status
+
+
+async def _refuse_pollers(name_servers: str, group: str, *, to_topic: bool) -> None:
+    """Refuse to send dead letters back to a group whose members have no retry topic.
+
+    Raises:
+        CommandFailed: It is such a group now.
+    """
+    if to_topic:
+        return
+    async with questions(name_servers) as asked:
+        try:
+            kinds = set((await asked.group(group)).kinds)
+        except (GroupNotFound, CommandFailed):
+            return
+    if kinds and not kinds & _WITH_RETRY_TOPIC:
+        raise CommandFailed(
+            f"group {group} polls for messages, and gets none that are sent back to it: --to-topic"
+            " sends its dead letters to all groups of their topics",
+            ExitStatus.REFUSED,
+        )
 
 
 def _refuse_orphans(group: str, counts: tuple[int, int]) -> None:
