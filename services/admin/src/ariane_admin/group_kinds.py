@@ -14,11 +14,18 @@ _GROUP_KINDS: Final = {
     group_pb.GROUP_KIND_BROADCAST: "broadcast",
 }
 
+_WITH_RETRY_TOPIC: Final = frozenset({group_pb.GROUP_KIND_PUSH, group_pb.GROUP_KIND_RECEIVE})
+
 
 def kind_texts(group: group_pb.ClusterGroup) -> list[str]:
     """How a group consumes: ``push``, ``Spark query`` and so on; empty while nobody consumes."""
     engine = group.stream_query.engine.partition(" ")[0]
     return [_GROUP_KINDS.get(kind, f"{engine} query") for kind in group.kinds]
+
+
+def gets_returned(group: group_pb.ClusterGroup) -> bool:
+    """Whether a group gets what is sent back to it, as far as is known: who polls does not."""
+    return not group.kinds or not _WITH_RETRY_TOPIC.isdisjoint(group.kinds)
 
 
 def query_text(group: group_pb.ClusterGroup) -> str | None:

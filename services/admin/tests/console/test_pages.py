@@ -28,6 +28,7 @@ from ariane_sdk import (
     ClusterClient,
     Message,
     Producer,
+    PullConsumer,
     PushConsumer,
     QueueReader,
     ReceiveConsumer,
@@ -258,6 +259,15 @@ async def test_what_receiving_members_have_in_hand_is_shown(browser, topic, clus
         row = whole.partition('href="/groups/adm-receives"')[2].partition("</tr>")[0]
         assert re.findall(r'class="number">(\d+)</span>', row)[1] == "1"
         assert "number bad" not in row
+
+
+async def test_nothing_is_sent_back_to_a_group_that_polls(browser, topic, cluster):
+    settings = {"group": "adm-polls", "subscriptions": {"adm-seen": "*"}}
+    async with PullConsumer(cluster.name_servers, **settings) as consumer:
+        await consumer.poll(timeout_s=0)
+        refused = await browser.change("/dead-letters/redrive", group="adm-polls")
+        assert refused.status_code == 409
+        assert "polls, and gets none that are sent back to it" in refused.text
 
 
 async def test_what_members_hold_is_shown(browser, topic, cluster):

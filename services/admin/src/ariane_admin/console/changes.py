@@ -44,6 +44,7 @@ from ariane_admin.console.pages.filters import FILTER_CHANGES
 from ariane_admin.console.pages.messages import letter_query
 from ariane_admin.console.pages.replicas import REPLICA_CHANGES
 from ariane_admin.console.topic_purge import PURGE_CHANGES
+from ariane_admin.group_kinds import gets_returned
 from ariane_admin.retention import retention_attribute
 from ariane_admin.times import length_of_time
 
@@ -159,6 +160,10 @@ async def _redrive(ask: Asker, given: Given) -> str | Unfinished:
         request.places.append(_letter_place(given["place"]))
     if given.get("after"):
         request.continue_after.CopyFrom(_letter_place(given["after"]))
+    elif not request.to_topic:
+        wanted = group_pb.GetGroupRequest(consumer_group=given["group"])
+        if not gets_returned((await ask(ask.api.groups.GetGroup, wanted)).group):
+            raise NotDone(f"Group {given['group']} polls, and gets none that are sent back to it.")
     answer = await ask(ask.api.dead_letters.RedriveDeadLetters, request)
     if request.places and not (answer.redriven_count or answer.duplicate_count or answer.failures):
         raise NotDone(f"Group {given['group']} has no dead letter {given['place']}.")

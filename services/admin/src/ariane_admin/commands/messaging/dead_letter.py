@@ -14,7 +14,6 @@ from typing import Any, Final, TextIO, TypeVar
 import click
 
 from ariane.admin.v1 import dead_letter_service_pb2 as letter_pb
-from ariane.admin.v1.group_service_pb2 import GROUP_KIND_PUSH, GROUP_KIND_RECEIVE
 from ariane_admin.asking.changing.changes import AdminChoice, administration, change_options
 from ariane_admin.asking.cluster_doors import PATIENCE_S, ClusterDoors, answer_to_question
 from ariane_admin.asking.connection import name_servers_option, run_async
@@ -22,6 +21,7 @@ from ariane_admin.asking.options import question_options
 from ariane_admin.asking.partial_answers import PartialAnswers, known_groups
 from ariane_admin.asking.questions import questions
 from ariane_admin.errors import CommandFailed
+from ariane_admin.group_kinds import gets_returned
 from ariane_admin.messages.message_lines import as_row
 from ariane_admin.messages.start_position import MomentType
 from ariane_admin.messages.stored_messages import shortened
@@ -40,9 +40,6 @@ _COLUMNS: Final = (
 )
 _REASONS: Final = ("ATTEMPTS_EXHAUSTED", "REJECTED", "CONSUMER_DIED")
 _FAILURES_SHOWN: Final = 10
-_WITH_RETRY_TOPIC: Final = frozenset({GROUP_KIND_PUSH, GROUP_KIND_RECEIVE})
-"""Groups of these kinds get what is sent back to them."""
-
 _CHUNK: Final = 5000
 """Dead letters that one call sends back, and one entry of the audit trail tells of."""
 
@@ -308,10 +305,10 @@ async def _refuse_pollers(name_servers: str, group: str, *, to_topic: bool) -> N
         return
     async with questions(name_servers) as asked:
         try:
-            kinds = set((await asked.group(group)).kinds)
+            found = await asked.group(group)
         except (GroupNotFound, CommandFailed):
             return
-    if kinds and not kinds & _WITH_RETRY_TOPIC:
+    if not gets_returned(found):
         raise CommandFailed(
             f"group {group} polls for messages, and gets none that are sent back to it: --to-topic"
             " sends its dead letters to all groups of their topics",
