@@ -7,6 +7,7 @@ from grpc import StatusCode
 
 from ariane.admin.v1 import dead_letter_service_pb2 as letter_pb
 from ariane.admin.v1 import filter_service_pb2 as filter_pb
+from ariane.admin.v1 import group_service_pb2 as group_pb
 from ariane.admin.v1 import topic_service_pb2 as topic_pb
 from ariane_admin.asking.filter_servers import LOAD_SECONDS_MAX
 from ariane_admin.console.api import Api, Asker
@@ -67,6 +68,11 @@ async def test_a_redrive_of_many_calls_goes_on_and_shows_how_far_it_is():
     api = Api.__new__(Api)
     api._proof = ""
     api.dead_letters = SimpleNamespace(RedriveDeadLetters=redrive)
+
+    async def get_group(_request, **_):
+        return group_pb.GetGroupResponse()
+
+    api.groups = SimpleNamespace(GetGroup=get_group)
     change = CHANGES["/dead-letters/redrive"]
     first = await change.perform(Asker(api, ""), {"group": "billing"})
     assert isinstance(first, Unfinished)
