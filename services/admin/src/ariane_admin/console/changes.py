@@ -29,7 +29,7 @@ from ariane.common.v1.message_pb2 import Message, MessageType
 from ariane.namesrv.v1.route_pb2 import TopicPermission
 from ariane_admin.asking.changing.definition_parts import parts_of
 from ariane_admin.console.api import Asker
-from ariane_admin.console.blocks import to
+from ariane_admin.console.blocks import Notice, to
 from ariane_admin.console.change import (
     Change,
     Given,
@@ -42,6 +42,7 @@ from ariane_admin.console.change import (
 from ariane_admin.console.group_changes import GROUP_CHANGES
 from ariane_admin.console.pages.filters import FILTER_CHANGES
 from ariane_admin.console.pages.messages import letter_query
+from ariane_admin.console.pages.overview import or_failure
 from ariane_admin.console.pages.replicas import REPLICA_CHANGES
 from ariane_admin.console.topic_purge import PURGE_CHANGES
 from ariane_admin.group_kinds import gets_returned
@@ -162,7 +163,8 @@ async def _redrive(ask: Asker, given: Given) -> str | Unfinished:
         request.continue_after.CopyFrom(_letter_place(given["after"]))
     elif not request.to_topic:
         wanted = group_pb.GetGroupRequest(consumer_group=given["group"])
-        if not gets_returned((await ask(ask.api.groups.GetGroup, wanted)).group):
+        found = await or_failure(ask(ask.api.groups.GetGroup, wanted))
+        if not isinstance(found, Notice) and not gets_returned(found.group):
             raise NotDone(f"Group {given['group']} polls, and gets none that are sent back to it.")
     answer = await ask(ask.api.dead_letters.RedriveDeadLetters, request)
     if request.places and not (answer.redriven_count or answer.duplicate_count or answer.failures):

@@ -32,7 +32,7 @@ from ariane_admin.terminal.output import Output, Row, first_of
 from ariane_admin.terminal.progress import progress
 from ariane_admin.times import timestamp_of
 from ariane_sdk import DeadLetter, DeadLetterFilter, DeadLetters, LiveBroker
-from ariane_sdk.errors import GroupNotFound
+from ariane_sdk.errors import AccessDenied, GroupNotFound
 
 _COLUMNS: Final = (
     *("place", "died", "topic", "queue_id", "queue_offset", "attempts", "reason"),
@@ -306,8 +306,8 @@ async def _refuse_pollers(name_servers: str, group: str, *, to_topic: bool) -> N
     async with questions(name_servers) as asked:
         try:
             found = await asked.group(group)
-        except (GroupNotFound, CommandFailed):
-            return
+        except (GroupNotFound, CommandFailed, AccessDenied):
+            return  # It is told by what follows, or is none of the caller's business.
     if not gets_returned(found):
         raise CommandFailed(
             f"group {group} polls for messages, and gets none that are sent back to it: --to-topic"
