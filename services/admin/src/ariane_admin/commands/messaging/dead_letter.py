@@ -236,7 +236,8 @@ def redrive(
 ) -> int:
     """Send dead letters of GROUP back to their topics: one at PLACE, or all that match.
 
-    Other groups of their topic do not get them again, unless --to-topic is given.
+    Other groups of their topic do not get them again, unless --to-topic is given; without it, a
+    group that polls is refused, since it gets none that are sent back to it.
 
     A dead letter is sent back only once, ever: if the command is interrupted, run it again. All
     brokers must answer, or the command fails; with PLACE only the broker of that dead letter must.
