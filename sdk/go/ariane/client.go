@@ -7,10 +7,8 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"net"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -100,13 +98,8 @@ func NewClient(nameServers []string, options Options) (*Client, error) {
 		return nil, errors.New("ariane: at least one name server is needed")
 	}
 	for _, address := range nameServers {
-		if sourceText.MatchString(address) {
-			continue
-		}
-		host, port, err := net.SplitHostPort(address)
-		number, wrong := strconv.ParseUint(port, 10, 16)
-		if err != nil || wrong != nil || host == "" || number == 0 {
-			return nil, fmt.Errorf("ariane: name server %q is no address host:port", address)
+		if !isSource(address) && !isAddress(address) {
+			return nil, fmt.Errorf("ariane: name server %q is no host:port, dns:host:port, file:path or URL", address)
 		}
 	}
 	if strings.ContainsFunc(options.ProducerGroup, func(each rune) bool { return each <= ' ' || each > '~' }) {
@@ -261,7 +254,7 @@ func askNameServer[A any](
 		if found && time.Now().Before(known.until) {
 			return known.said.(A), nil
 		}
-		servers, err := c.sources.addresses()
+		servers, err := c.sources.addresses(ctx)
 		if err != nil {
 			if found {
 				c.remember(asked, known.said, answerRest)

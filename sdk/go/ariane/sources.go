@@ -10,10 +10,12 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"golang.org/x/sync/singleflight"
 	"google.golang.org/grpc/codes"
 )
 
@@ -25,8 +27,8 @@ const (
 )
 
 var (
-	sourceText    = regexp.MustCompile(`^(dns:[^\s/]+:[0-9]{1,5}|file:.+|https?://.+)$`)
-	addressText   = regexp.MustCompile(`^[^\s,;/]+:[0-9]{1,5}$`)
+	sourceText    = regexp.MustCompile(`^(file:.+|https?://[^\s/]+(/\S*)?)$`)
+	noHost        = regexp.MustCompile(`[\s,;/]`)
 	addressComma  = regexp.MustCompile(`[\s,;]+`)
 	commentedLine = regexp.MustCompile(`(?m)^\s*#.*$`)
 	// A proxy of the environment is for pages of the internet.
@@ -36,25 +38,43 @@ var (
 // sources are addresses of name servers, and where more of them are read, again and again: dns:host:port,
 // file:path or a URL.
 type sources struct {
-	texts []string
+	texts   []string
+	reading singleflight.Group
+	found   map[string][]string // Of each source, the last that it had; only a reading touches it.
 
-	mu    sync.Mutex
-	found map[string][]string // Of each source, the last that it had.
+	mu    sync.Mutex // Never held while something is read: a file or a page may take its time.
 	all   []string
 	until time.Time
 }
 
-// addresses are those that are known now.
-func (s *sources) addresses() ([]string, error) {
+// addresses are those that are known now. Old ones hold while they are read again; without any, it waits.
+func (s *sources) addresses(ctx context.Context) ([]string, error) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if time.Now().Before(s.until) {
-		return s.all, nil
+	all, fresh := s.all, time.Now().Before(s.until)
+	s.mu.Unlock()
+	if fresh {
+		return all, nil
 	}
+	reading := s.reading.DoChan("", s.read)
+	if len(all) > 0 {
+		return all, nil
+	}
+	select {
+	case got := <-reading:
+		if got.Err != nil {
+			return nil, got.Err
+		}
+		return got.Val.([]string), nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (s *sources) read() (any, error) {
 	var all []string
 	var failures []error
 	for _, text := range s.texts {
-		if !sourceText.MatchString(text) {
+		if !isSource(text) {
 			all = append(all, text)
 			continue
 		}
@@ -75,6 +95,8 @@ func (s *sources) addresses() ([]string, error) {
 			Message: "no name server is known: " + errors.Join(failures...).Error(),
 		}
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.all, s.until = all, time.Now().Add(sourceLife)
 	return all, nil
 }
@@ -84,6 +106,18 @@ func (s *sources) doubt() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.until = time.Time{}
+}
+
+// isSource says whether a text names a source of addresses, rather than being one.
+func isSource(text string) bool {
+	name, is := strings.CutPrefix(text, "dns:")
+	return is && isAddress(name) || sourceText.MatchString(text)
+}
+
+func isAddress(text string) bool {
+	host, port, err := net.SplitHostPort(text)
+	number, wrong := strconv.ParseUint(port, 10, 16)
+	return err == nil && wrong == nil && host != "" && number != 0 && !noHost.MatchString(host)
 }
 
 func readSource(ctx context.Context, text string) ([]string, error) {
@@ -112,7 +146,7 @@ func readSource(ctx context.Context, text string) ([]string, error) {
 	words := addressComma.Split(commentedLine.ReplaceAllString(string(content), ""), -1)
 	words = slices.DeleteFunc(words, func(word string) bool { return word == "" })
 	for _, word := range words {
-		if !addressText.MatchString(word) {
+		if !isAddress(word) {
 			return nil, fmt.Errorf("%.100q is no host:port", word)
 		}
 	}
