@@ -15,7 +15,10 @@ TESTS = {
     "java": ["mvn", "-q", "-B", "surefire:test"],
     "typescript": [
         *("node", "--expose-gc", "--test"),
-        *(f"dist/test/{name}.test.js" for name in ("client", "errors", "standstill")),
+        *(
+            f"dist/test/{name}.test.js"
+            for name in ("client", "errors", "security", "sources", "standstill")
+        ),
     ],
 }
 

@@ -8,7 +8,7 @@ import { type MessageQueue, Compression } from "./generated/ariane/common/v1/mes
 import type { Route } from "./generated/ariane/namesrv/v1/route.js";
 import { RouteServiceClient } from "./generated/ariane/namesrv/v1/route_service.js";
 import { type CallSettings, Limit, waitable } from "./limit.js";
-import { isSource, Sources } from "./sources.js";
+import { isAddress, isSource, Sources } from "./sources.js";
 import { type Access, type Credentials, type Peer, Security, type Tls } from "./security.js";
 
 export const VERSION = "0.1.0";
@@ -105,10 +105,9 @@ export class Client {
       throw new TypeError("name servers are a list of at least one");
     }
     this.sources = new Sources(nameServers);
-    for (const address of nameServers.filter((each) => !isSource(each))) {
-      const port = Number(/^(?:\[[^\]\s]+\]|[^\s:]+):(\d{1,5})$/.exec(address)?.[1]);
-      if (!(port >= 1 && port <= 65535)) {
-        throw new TypeError(`name server ${JSON.stringify(address)} is no address host:port`);
+    for (const address of nameServers) {
+      if (!isSource(address) && !isAddress(address)) {
+        throw new TypeError(`name server ${JSON.stringify(address)} is no host:port, dns:host:port, file:path or URL`);
       }
     }
     this.nameServer = randomInt(nameServers.length);
@@ -282,10 +281,10 @@ export class Client {
       let address = "";
       let count = 1;
       try {
-        const servers = await this.sources.addresses();
-        count = servers.length;
-        address = servers[place % count]!;
-        const said = await limit.first([this.askOnce(topic, group, address, ask)]);
+        const servers = await limit.first([this.sources.addresses()]);
+        count = servers?.length ?? 1;
+        address = servers ? servers[place % count]! : "a source of name servers";
+        const said = servers && await limit.first([this.askOnce(topic, group, address, ask)]);
         if (said !== undefined) return said;
         const late = new ArianeError(`${address}: no answer in time`, Code.DEADLINE_EXCEEDED, "DEADLINE_PASSED");
         throw Object.assign(late, { retriable: true }); // What was known before holds then.

@@ -127,7 +127,7 @@ export class Security {
       throw new ArianeError(text, Code.FAILED_PRECONDITION);
     }
     const stub = new LoginServiceClient(peer.address, credentials, options);
-    const session = new Session(stub, this.source);
+    const session = new Session(stub, this.source, this.tls !== undefined);
     return { credentials, options: { ...options, interceptors: [...options.interceptors!, session.interceptor] }, close: () => stub.close() };
   }
 }
@@ -150,7 +150,9 @@ class Session {
   private endsAt = 0;
   private asking: Promise<void> | undefined;
 
-  constructor(private readonly stub: LoginServiceClient, private readonly source: Credentials) {}
+  constructor(
+    private readonly stub: LoginServiceClient, private readonly source: Credentials, private readonly isSecure: boolean,
+  ) {}
 
   readonly interceptor: Interceptor = (options, next) => new InterceptingCall(next(options), {
     start: (metadata, listener, go) => {
@@ -202,12 +204,10 @@ class Session {
   private async proof(path: string): Promise<{ credentialId: string; clientNonce: Buffer; signature: Buffer }> {
     const [{ serverNonce }, shown] = await this.call((s) => s.beginLogin, {});
     const [credentialId, key] = readKey(path);
-    const name = Buffer.from(shown ? memberOf(shown)![0] : "");
-    const fingerprint = shown ? createHash("sha256").update(shown.raw).digest() : Buffer.alloc(32);
     const clientNonce = randomBytes(32);
+    const server = serverPart(shown, this.isSecure);
     const text = Buffer.concat([
-      Buffer.from("ariane-login-v1\0"), serverNonce, clientNonce, fingerprint,
-      Buffer.of(name.length), name, Buffer.from(credentialId),
+      Buffer.from("ariane-login-v1\0"), serverNonce, clientNonce, server, Buffer.from(credentialId),
     ]);
     return { credentialId, clientNonce, signature: sign(null, text, key) };
   }
@@ -227,6 +227,17 @@ class Session {
       });
     });
   }
+}
+
+/**
+ * What is signed of the server: its certificate and its name. Zeros stand for a connection in plain text, and never for
+ * one with TLS whose certificate is not known, such as one that has just ended: such a proof would be good elsewhere.
+ */
+export function serverPart(shown: Partial<PeerCertificate> | null | undefined, isSecure: boolean): Buffer {
+  if (!isSecure) return Buffer.alloc(33);
+  const name = shown?.raw && memberOf(shown)?.[0];
+  if (!name) throw new ArianeError("the certificate of the server is not known any more", Code.UNAVAILABLE);
+  return Buffer.concat([createHash("sha256").update(shown!.raw!).digest(), Buffer.of(name.length), Buffer.from(name)]);
 }
 
 function tlsOfEnvironment(): Tls | undefined {
@@ -250,7 +261,7 @@ function readKey(path: string): [string, KeyObject] {
 }
 
 /** The URI, kind and name of the one process that a certificate names. */
-function memberOf(certificate: PeerCertificate): [string, string, string] | undefined {
+function memberOf(certificate: Partial<PeerCertificate>): [string, string, string] | undefined {
   const names = certificate.subjectaltname ?? "";
   const found = [...names.matchAll(MEMBER)];
   const count = names.match(/(?:^|, )URI:/g)?.length;

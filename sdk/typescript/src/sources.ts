@@ -5,11 +5,17 @@ import { ArianeError } from "./errors.js";
 
 const LIFE_MS = 30_000;
 const WAIT_MS = 3_000;
-const SOURCE = /^(?:dns:[^\s/]+:\d{1,5}|file:.+|https?:\/\/.+)$/;
-const ADDRESS = /^[^\s,;/]+:\d{1,5}$/;
+const DNS = "dns:";
+const SOURCE = /^(?:file:.+|https?:\/\/[^\s/]+(?:\/\S*)?)$/;
+const ADDRESS = /^(?:\[[^\]\s,;/]+\]|[^\s:,;/]+):(\d{1,5})$/;
 
 export function isSource(text: string): boolean {
-  return SOURCE.test(text);
+  return SOURCE.test(text) || (text.startsWith(DNS) && isAddress(text.slice(DNS.length)));
+}
+
+export function isAddress(text: string): boolean {
+  const port = Number(ADDRESS.exec(text)?.[1]);
+  return port >= 1 && port <= 65535;
 }
 
 /**
@@ -24,11 +30,13 @@ export class Sources {
 
   constructor(private readonly texts: readonly string[]) {}
 
-  /** Those that are known now. */
-  addresses(): Promise<readonly string[]> {
-    if (this.all.length > 0 && Date.now() < this.until) return Promise.resolve(this.all);
+  /** Those that are known now. Old ones hold while they are read again, which may take its time; without any, it waits. */
+  async addresses(): Promise<readonly string[]> {
+    if (this.all.length > 0 && Date.now() < this.until) return this.all;
     this.reading ??= this.readAll().finally(() => (this.reading = undefined));
-    return this.reading;
+    if (this.all.length === 0) return this.reading;
+    this.reading.catch(() => {}); // It is told when there are none.
+    return this.all;
   }
 
   /** Have sources read again: others may be known by now. */
@@ -59,13 +67,13 @@ export class Sources {
 
 async function read(text: string): Promise<readonly string[]> {
   const colon = text.lastIndexOf(":");
-  if (text.startsWith("dns:")) {
-    const found = await lookup(text.slice("dns:".length, colon).replace(/^\[|\]$/g, ""), { all: true });
+  if (text.startsWith(DNS)) {
+    const found = await lookup(text.slice(DNS.length, colon).replace(/^\[|\]$/g, ""), { all: true });
     return found.map(({ address, family }) => (family === 6 ? `[${address}]` : address) + text.slice(colon)).sort();
   }
   const content = text.startsWith("file:") ? await readFile(text.slice("file:".length), "utf8") : await fetched(text);
   const words = content.replace(/^\s*#.*$/gm, "").split(/[\s,;]+/).filter((word) => word !== "");
-  const wrong = words.find((word) => !ADDRESS.test(word));
+  const wrong = words.find((word) => !isAddress(word));
   if (wrong !== undefined) throw new Error(`${wrong} is no host:port`);
   if (words.length === 0) throw new Error("it has no addresses");
   return words;

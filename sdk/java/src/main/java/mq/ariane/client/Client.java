@@ -33,7 +33,6 @@ import java.util.concurrent.TimeoutException;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.Function;
 import java.util.function.Supplier;
-import java.util.regex.Pattern;
 import mq.ariane.common.v1.MessageQueue;
 import mq.ariane.namesrv.v1.BrokerRoute;
 import mq.ariane.namesrv.v1.GetMessageGroupQueueRequest;
@@ -53,8 +52,6 @@ public final class Client implements AutoCloseable {
     private static final Duration ANSWER_REST = Duration.ofSeconds(5);
 
     private static final int ANSWERS_MAX = 4096;
-
-    private static final Pattern ADDRESS = Pattern.compile("(\\[[^\\]\\s]+\\]|[^\\s:]+):[1-9]\\d{0,4}");
 
     /** One to a name server: where a topic is, or a message group of it. */
     private record Question(String topic, String group) {}
@@ -99,13 +96,13 @@ public final class Client implements AutoCloseable {
         if (nameServers.isEmpty()) {
             throw new IllegalArgumentException("at least one name server is needed");
         }
-        for (String address : nameServers.stream().filter(each -> !Sources.isSource(each)).toList()) {
-            if (!ADDRESS.matcher(address).matches()
-                    || Integer.parseInt(address.substring(address.lastIndexOf(':') + 1)) > 65535) {
-                throw new IllegalArgumentException("name server \"" + address + "\" is no address host:port");
+        for (String address : nameServers) {
+            if (!Sources.isSource(address) && !Sources.isAddress(address)) {
+                throw new IllegalArgumentException(
+                        "name server \"" + address + "\" is no host:port, dns:host:port, file:path or URL");
             }
         }
-        this.nameServers = new Sources(nameServers);
+        this.nameServers = new Sources(nameServers, this::aside);
         this.settings = settings;
         if (settings.credentials != null) {
             Login.Key.read(settings.credentials); // To say at once what is wrong with the file.
@@ -307,7 +304,7 @@ public final class Client implements AutoCloseable {
             int count = 1;
             String address = "";
             try {
-                List<String> servers = nameServers.addresses();
+                List<String> servers = nameServers.addresses(deadline);
                 count = servers.size();
                 address = servers.get(Math.floorMod(place, count));
                 return askOnce(asked, address, deadline, ask);
@@ -368,7 +365,7 @@ public final class Client implements AutoCloseable {
         }
     }
 
-    private static Object answerOf(CompletableFuture<Object> asking, String address, Deadline deadline) {
+    static <A> A answerOf(CompletableFuture<A> asking, String address, Deadline deadline) {
         try {
             return asking.get(deadline.left().toNanos(), TimeUnit.NANOSECONDS);
         } catch (ExecutionException failed) {

@@ -206,6 +206,9 @@ final class Login extends CallCredentials {
                 X509Certificate shown = (X509Certificate) at.session.getPeerCertificates()[0];
                 fingerprint = MessageDigest.getInstance("SHA-256").digest(shown.getEncoded());
                 name = Peer.memberUri(shown).getBytes(StandardCharsets.UTF_8);
+            } else if (settings.tls.ca() != null) {
+                // Zeros stand for plain text: such a proof would be good elsewhere.
+                throw new GeneralSecurityException("the certificate of the server is not known");
             }
             Signature signature = Signature.getInstance("Ed25519");
             signature.initSign(key.key());

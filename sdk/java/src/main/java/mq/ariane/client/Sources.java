@@ -14,6 +14,10 @@ import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.CompletableFuture;
+import java.util.function.Function;
+import java.util.function.Supplier;
+import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import java.util.stream.Stream;
 
@@ -24,28 +28,54 @@ import java.util.stream.Stream;
 final class Sources {
     private static final Duration LIFE = Duration.ofSeconds(30);
     private static final Duration WAIT = Duration.ofSeconds(3);
-    private static final Pattern SOURCE = Pattern.compile("dns:[^\\s/]+:\\d{1,5}|file:.+|https?://.+");
-    private static final Pattern ADDRESS = Pattern.compile("[^\\s,;/]+:\\d{1,5}");
+    private static final Pattern SOURCE = Pattern.compile("file:.+|https?://[^\\s/]+(/\\S*)?");
+    private static final Pattern ADDRESS = Pattern.compile("(\\[[^\\]\\s,;/]+\\]|[^\\s:,;/]+):(\\d{1,5})");
+    private static final int PORT_MAX = 65535;
 
     private final List<String> texts;
-    /** Of each source, the last that it had. */
+    private final Function<Supplier<List<String>>, CompletableFuture<List<String>>> aside;
+    /** Of each source, the last that it had; only a reading touches it. */
     private final Map<String, List<String>> found = new HashMap<>();
-    private List<String> all = List.of();
-    private long untilNanos;
+    private CompletableFuture<List<String>> reading;
+    private List<String> all;
+    private long untilNanos = System.nanoTime();
 
-    Sources(List<String> texts) {
+    /** Takes what is read aside: a file or a page may take its time. */
+    Sources(List<String> texts, Function<Supplier<List<String>>, CompletableFuture<List<String>>> aside) {
         this.texts = List.copyOf(texts);
+        this.aside = aside;
+        all = this.texts.stream().filter(Sources::isAddress).toList();
     }
 
     static boolean isSource(String text) {
-        return SOURCE.matcher(text).matches();
+        return SOURCE.matcher(text).matches() || text.startsWith("dns:") && isAddress(text.substring("dns:".length()));
     }
 
-    /** Those that are known now. */
-    synchronized List<String> addresses() {
-        if (!all.isEmpty() && untilNanos - System.nanoTime() > 0) {
-            return all;
+    static boolean isAddress(String text) {
+        Matcher found = ADDRESS.matcher(text);
+        int port = found.matches() ? Integer.parseInt(found.group(2)) : 0;
+        return port > 0 && port <= PORT_MAX;
+    }
+
+    /** Those that are known now. Old ones hold while they are read again; without any, it waits. */
+    List<String> addresses(Deadline deadline) {
+        CompletableFuture<List<String>> coming;
+        synchronized (this) {
+            if (all.equals(texts) || !all.isEmpty() && untilNanos - System.nanoTime() > 0) {
+                return all;
+            }
+            if (reading == null || reading.isDone()) {
+                reading = aside.apply(this::read);
+            }
+            if (!all.isEmpty()) {
+                return all;
+            }
+            coming = reading;
         }
+        return Client.answerOf(coming, "a source of name servers", deadline);
+    }
+
+    private List<String> read() {
         List<String> known = new ArrayList<>();
         List<String> failures = new ArrayList<>();
         for (String text : texts) {
@@ -65,9 +95,11 @@ final class Sources {
         if (known.isEmpty()) {
             throw ArianeException.away("no name server is known: " + String.join("; ", failures));
         }
-        untilNanos = System.nanoTime() + LIFE.toNanos();
-        all = List.copyOf(known);
-        return all;
+        synchronized (this) {
+            untilNanos = System.nanoTime() + LIFE.toNanos();
+            all = List.copyOf(known);
+            return all;
+        }
     }
 
     /** Has sources read again: others may be known by now. */
@@ -87,7 +119,7 @@ final class Sources {
         List<String> words = content.lines().filter(line -> !line.stripLeading().startsWith("#"))
                 .flatMap(line -> Arrays.stream(line.split("[\\s,;]+"))).filter(word -> !word.isEmpty()).toList();
         for (String word : words) {
-            if (!ADDRESS.matcher(word).matches()) {
+            if (!isAddress(word)) {
                 throw new IOException(word + " is no host:port");
             }
         }
@@ -98,7 +130,8 @@ final class Sources {
     }
 
     private static String fetch(String url) throws IOException, InterruptedException {
-        HttpClient client = HttpClient.newBuilder().connectTimeout(WAIT).build();
+        // A proxy of the environment is for pages of the internet.
+        HttpClient client = HttpClient.newBuilder().connectTimeout(WAIT).proxy(HttpClient.Builder.NO_PROXY).build();
         HttpResponse<String> answer = client.send(HttpRequest.newBuilder(URI.create(url)).timeout(WAIT).build(),
                 HttpResponse.BodyHandlers.ofString());
         if (answer.statusCode() != 200) {
