@@ -13,6 +13,7 @@ from ariane.broker.v1.client_question_pb2 import (
     HOLD_REASON_PAUSED,
     HOLD_REASON_REQUESTED,
     ClientQueueState,
+    HoldReason,
     QueueHold,
 )
 from ariane_admin.counted import counted
@@ -100,7 +101,7 @@ def queues_that_wait_in_order(facts: ClusterFacts) -> Iterator[Finding]:
 def queues_that_members_hold(facts: ClusterFacts) -> Iterator[Finding]:
     """Queues of which a member hands out nothing by its own decision: it looks like a hang."""
     for member in facts.members:
-        by_reason: dict[tuple[str, int], list[QueueHold]] = defaultdict(list)
+        by_reason: dict[tuple[str, HoldReason.ValueType], list[QueueHold]] = defaultdict(list)
         for hold in member.holds:
             if hold.reason in _OWN_HOLDS and hold.age.seconds >= HOLD_SECONDS:
                 by_reason[hold.consumer_group, hold.reason].append(hold)
