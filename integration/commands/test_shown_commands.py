@@ -243,6 +243,7 @@ SILENT = {
     r"completion fish >": "its output is a file",
     r"--save-body|export .*--to": "its output is a file",
     r"store fsck": "nothing is damaged",
+    r"quota usage": "brokers are told quotas within seconds, and only then use them",
     r"consume orders --from -2h --until": "nothing was stored then",
 }
 

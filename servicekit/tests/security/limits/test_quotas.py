@@ -237,3 +237,37 @@ async def test_readers_are_slowed_and_never_refused(calling, moment):
         charging.check_topics(["orders"])
     await charging.wait_for_quotas(call)
     assert calling.waits == [5.0]
+
+
+def test_what_a_second_takes_is_told_of_ten_seconds_that_are_over(quotas, moment):
+    quotas.change([quota(SENT, TOPIC, "orders", 100), quota(CALLS, TOPIC, "", 10)])
+    orders = quotas.topic("orders")
+
+    def told():
+        return {each.figure: (each.limit, each.used, each.part) for each in quotas.amounts()}
+
+    orders.charge(SENT, 50, moment.now_s)
+    assert told() == {SENT: (100, 50, 0.5), CALLS: (10, 0, 0)}
+    for _ in range(10):
+        moment.now_s += 1
+        orders.charge(SENT, 20, moment.now_s)
+    # The last charge began the next ten seconds.
+    assert told()[SENT] == (100, 23, 0.23)
+    moment.now_s += 40
+    assert told()[SENT] == (100, 0.5, 0.005)
+    moment.now_s += 10
+    assert told()[SENT] == (100, 0, 0)
+
+
+def test_connections_that_have_quotas_are_told_by_address(quotas):
+    connections = Connections(quotas)
+    for peer in ("ipv4:10.0.0.1:1", "ipv4:10.0.0.1:2", "ipv4:10.9.0.1:1"):
+        assert connections.opened(peer)
+    assert list(connections.amounts()) == []
+    quotas.change([quota(CONNECTIONS, ADDRESS, "10.0.0.0/24", 4)])
+    assert list(connections.amounts()) == [(CONNECTIONS, ADDRESS, "10.0.0.1", 4, 2)]
+
+
+def test_names_are_told_by_their_beginnings():
+    room = NameRoom(TOPICS, {"shop-": 3, "": 9}, ["shop-1", "other"])
+    assert list(room.amounts()) == [(TOPICS, PREFIX, "shop-", 3, 1), (TOPICS, PREFIX, "", 9, 2)]

@@ -288,10 +288,12 @@ OWN_COMMANDS: Final[Mapping[str, LazyCommand | CommandGroup]] = {
             "list": _own("quota:list_quotas"),
             "set": _own("quota:set_quota"),
             "show": _own("quota:show"),
+            "usage": _own("quota:usage"),
         },
         (
             "ariane quota set sent-bytes user anna 10485760",
             "ariane quota show user anna",
+            "ariane quota usage",
         ),
     ),
     "setting": CommandGroup(

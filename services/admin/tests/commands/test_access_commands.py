@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat
+import time
 
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_sdk.security import KeyFile
@@ -141,3 +142,22 @@ def test_quotas_are_set_shown_and_deleted(ariane, ariane_json, admin_beside):
     assert shown == [("sent-bytes", "*"), ("calls", "anna")]
     ariane("quota", "delete", "calls", "user", "anna")
     ariane("quota", "delete", "calls", "user", "anna", status=ExitStatus.NOT_FOUND)
+    while len(used := ariane_json("quota", "usage")) < 2:
+        time.sleep(0.05)  # Brokers are told within seconds.
+    assert used == [
+        {
+            "figure": "topics",
+            "subject": "prefix",
+            "name": "shop-",
+            "broker": broker,
+            "used": 0,
+            "limit": 7,
+            "per": "",
+            "part": 0,
+            "state": "",
+            "refused": 0,
+            "waited_s": 0,
+            "age_s": None,
+        }
+        for broker in ("broker-a", "broker-b")
+    ]

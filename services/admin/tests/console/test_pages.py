@@ -115,6 +115,40 @@ async def test_a_topics_own_retention_is_shown_and_changed(browser):
     await browser.change("/topics/delete", topic="adm-kept")
 
 
+async def test_limits_are_set_told_to_brokers_and_shown_with_what_is_used(browser, topic, cluster):
+    name = "adm-seen"
+    wanted = {"figure": "sent-bytes", "subject": "topic", "name": name, "limit": "1000000"}
+    assert (
+        "topic adm-seen may have 1,000,000 sent-bytes."
+        in (await browser.change("/limits/set", **wanted)).text
+    )
+    page, used = "", []
+    async with asyncio.timeout(120), Producer(cluster.name_servers) as producer:
+        while not used:
+            await producer.send(Message(name, b"x" * 1000))
+            page = (await browser.get("/limits")).text
+            used = _rows(page, "What is used")
+    [row] = _rows(page, "What is set")
+    assert row == ["sent-bytes", "topic", name, "1,000,000", "second", "each broker"]
+    assert used[0][:3] == row[:3]
+    assert used[0][3].startswith("broker-")
+    assert used[0][5:7] == row[3:5]
+    assert "Quotas" in (await browser.get(f"/cluster/{used[0][3]}")).text
+    wanted.pop("limit")
+    assert "is deleted." in (await browser.change("/limits/delete", **wanted)).text
+    gone = await browser.change("/limits/delete", **wanted)
+    assert (gone.status_code, "has no quota of sent-bytes" in gone.text) == (409, True)
+    assert (await browser.change("/limits/set", **wanted, limit="much")).status_code == 400
+
+
+def _rows(page, title):
+    """The texts of a table's rows."""
+    table = page.partition(f"<h2>{title}</h2>")[2].partition("</table>")[0]
+    rows = re.findall(r"<tr>(.*?)</tr>", table.partition("<tbody>")[2], re.DOTALL)
+    cells = [re.findall(r"<td[^>]*>(.*?)</td>", row, re.DOTALL) for row in rows]
+    return [[re.sub(r"<[^>]+>", "", cell).strip() for cell in row] for row in cells]
+
+
 async def test_a_strangers_form_changes_nothing(browser, entries):
     fields = {"topic": "stolen", "queues": "1", "confirmed": "1"}
     own = await browser.token()

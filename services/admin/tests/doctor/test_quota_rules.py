@@ -44,7 +44,18 @@ def test_who_is_at_a_quota_is_reported():
     assert quotas_used_up in RULES
 
 
+def test_who_only_uses_a_quota_is_not_reported():
+    identity = BrokerIdentity(broker_name="b-0", address="b:10911")
+    quiet = use("QUOTA_FIGURE_CALLS", "QUOTA_SUBJECT_USER", "anna", 10, 12)
+    quiet.ClearField("age_duration")
+    state = GetBrokerStateResponse(identity=identity, quota_uses=[quiet])
+    assert list(quotas_used_up(ClusterFacts([], [BrokerFacts(identity, state=state)]))) == []
+
+
 def test_the_page_of_a_broker_shows_them():
-    [table] = quota_blocks(USES)
-    assert [cell.text for cell in table.rows[0]][:5] == ["user", "anna", "calls", "10", "12"]
-    assert quota_blocks([]) == ()
+    [table] = quota_blocks("b-0", USES)
+    shown = dict(zip(table.columns, (cell.text for cell in table.rows[0]), strict=True))
+    assert shown["Of what"] == "calls"
+    assert (shown["Whose"], shown["Name"], shown["Broker"]) == ("user", "anna", "b-0")
+    assert (shown["Limit"], shown["Refused"], shown["Now"]) == ("10", "12", "slowed")
+    assert quota_blocks("b-0", []) == ()

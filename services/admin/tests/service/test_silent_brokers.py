@@ -58,6 +58,7 @@ PARTS = {
     "MessageService/GetMessage": {"topic": "part"},
     "MessageService/ListMessageTraces": {"unique_id": "0" * 32},
     "MessageService/QueryMessages": {"topic": "part"},
+    "QuotaService/ListQuotaUses": {},
     "SinkService/ListSinks": {},
     "TopicService/GetTopic": {"topic": "part"},
     "TopicService/ListTopicQueues": {"topic": "part"},

@@ -8,11 +8,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from ariane.admin.v1 import quota_service_pb2 as quota_pb
 from ariane.admin.v1 import user_service_pb2 as user_pb
 from ariane.common.v1 import quota_pb2 as pb
+from ariane_admin.servicers.cluster_access import ClusterAccess
 from ariane_admin.users.credential_store import CredentialStore
 from ariane_admin.users.quota_servicer import QuotaServicer
 from ariane_admin.users.quota_store import QuotaStore
 from ariane_admin.users.store import UserStore
-from ariane_servicekit import ServiceError
+from ariane_servicekit import ErrorTranslator, ServiceError
 from ariane_servicekit.security.limits.meter import FIGURE_WORDS, SUBJECT_WORDS, SUBJECTS_OF
 
 SENT, CREDENTIALS = pb.QUOTA_FIGURE_SENT_BYTES, pb.QUOTA_FIGURE_CREDENTIALS
@@ -23,7 +24,8 @@ USER, TOPIC, ADDRESS = pb.QUOTA_SUBJECT_USER, pb.QUOTA_SUBJECT_TOPIC, pb.QUOTA_S
 @pytest.fixture
 def quotas(database):
     told = []
-    servicer = QuotaServicer(QuotaStore(database), database, lambda: told.append("changed"))
+    store, cluster = QuotaStore(database), ClusterAccess("127.0.0.1:1", ErrorTranslator({}))
+    servicer = QuotaServicer(store, database, lambda: told.append("changed"), cluster)
     servicer.told = told
     return servicer
 

@@ -61,9 +61,34 @@ async def test_a_topic_beyond_its_quota_is_refused_and_its_neighbours_are_not(br
     [use] = (await broker.broker.GetBrokerState(broker_pb.GetBrokerStateRequest())).quota_uses
     assert (use.quota.name, use.quota.limit, use.refused_count) == ("orders", 1000, 2)
     assert use.waited_duration.ToMilliseconds() > 0
+    assert use.HasField("age_duration")
+    assert use.refusing
+    assert use.used > 0
     await limited()
     assert await append(broker, orders) == [""]
     assert len(await broker.bodies("orders")) == 40
+
+
+async def test_what_is_used_of_quotas_is_told_although_nobody_is_kept_back(broker, limited):
+    for name in ("shop-1", "shop-2", "other"):
+        await broker.create_topic(name)
+    group = group_pb.ConsumerGroup(consumer_group="shop-g")
+    await broker.groups.CreateConsumerGroup(group_pb.CreateConsumerGroupRequest(group=group))
+    await limited(
+        ("TOPICS", PREFIX, "shop-", 4),
+        ("GROUPS", PREFIX, "", 10),
+        ("SENT_BYTES", TOPIC, "other", 1 << 40),
+        ("CONNECTIONS", pb.QUOTA_SUBJECT_ADDRESS, "", 100),
+    )
+    assert await append(broker, broker.batch("other", [BODY])) == [""]
+    told = (await broker.broker.GetBrokerState(broker_pb.GetBrokerStateRequest())).quota_uses
+    used = {(pb.QuotaFigure.Name(u.quota.figure)[13:], u.quota.name): u.used for u in told}
+    assert used.pop(("SENT_BYTES", "other")) > 0
+    assert used.pop(("CONNECTIONS", "127.0.0.1")) >= 1
+    assert used == {("TOPICS", "shop-"): 2, ("GROUPS", ""): 1}
+    assert not any(use.HasField("age_duration") or use.refusing for use in told)
+    # Who uses the largest part is told first.
+    assert (told[0].quota.name, told[0].quota.limit) == ("shop-", 4)
 
 
 async def test_batches_of_a_topic_are_counted(broker, limited):
@@ -109,6 +134,10 @@ async def test_a_full_topic_takes_no_more_until_it_has_room(running, monkeypatch
                     break
                 await asyncio.sleep(0.02)
             assert told == [end, ""]
+        request = broker_pb.GetBrokerStateRequest()
+        [use] = (await broker.broker.GetBrokerState(request)).quota_uses
+        assert use.quota.limit == 10**9
+        assert use.used >= 3000
 
 
 async def test_a_user_is_limited_by_all_its_calls_and_others_are_not(running_closed):

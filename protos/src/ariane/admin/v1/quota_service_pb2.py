@@ -22,11 +22,12 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from ariane.admin.v1 import silent_broker_pb2 as ariane_dot_admin_dot_v1_dot_silent__broker__pb2
 from ariane.common.v1 import access_pb2 as ariane_dot_common_dot_v1_dot_access__pb2
 from ariane.common.v1 import quota_pb2 as ariane_dot_common_dot_v1_dot_quota__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#ariane/admin/v1/quota_service.proto\x12\x0f\x61riane.admin.v1\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1c\x61riane/common/v1/quota.proto\":\n\x11ListQuotasRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"V\n\x12ListQuotasResponse\x12\'\n\x06quotas\x18\x01 \x03(\x0b\x32\x17.ariane.common.v1.Quota\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"9\n\x0fSetQuotaRequest\x12&\n\x05quota\x18\x01 \x01(\x0b\x32\x17.ariane.common.v1.Quota\":\n\x10SetQuotaResponse\x12&\n\x05quota\x18\x01 \x01(\x0b\x32\x17.ariane.common.v1.Quota\"<\n\x12\x44\x65leteQuotaRequest\x12&\n\x05quota\x18\x01 \x01(\x0b\x32\x17.ariane.common.v1.Quota\"$\n\x13\x44\x65leteQuotaResponse\x12\r\n\x05known\x18\x01 \x01(\x08\x32\xb4\x02\n\x0cQuotaService\x12\x61\n\nListQuotas\x12\".ariane.admin.v1.ListQuotasRequest\x1a#.ariane.admin.v1.ListQuotasResponse\"\n\xca\xf3\x18\x06\n\x04\x08\x07\x10\x01\x12[\n\x08SetQuota\x12 .ariane.admin.v1.SetQuotaRequest\x1a!.ariane.admin.v1.SetQuotaResponse\"\n\xca\xf3\x18\x06\n\x04\x08\x05\x10\x01\x12\x64\n\x0b\x44\x65leteQuota\x12#.ariane.admin.v1.DeleteQuotaRequest\x1a$.ariane.admin.v1.DeleteQuotaResponse\"\n\xca\xf3\x18\x06\n\x04\x08\x05\x10\x01\x42>\n\x12mq.ariane.admin.v1P\x01Z&ariane.mq/go/arianepb/admin/v1;adminv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#ariane/admin/v1/quota_service.proto\x12\x0f\x61riane.admin.v1\x1a#ariane/admin/v1/silent_broker.proto\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1c\x61riane/common/v1/quota.proto\":\n\x11ListQuotasRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"V\n\x12ListQuotasResponse\x12\'\n\x06quotas\x18\x01 \x03(\x0b\x32\x17.ariane.common.v1.Quota\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"=\n\x14ListQuotaUsesRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"N\n\x0e\x42rokerQuotaUse\x12\x13\n\x0b\x62roker_name\x18\x01 \x01(\t\x12\'\n\x03use\x18\x02 \x01(\x0b\x32\x1a.ariane.common.v1.QuotaUse\"\x96\x01\n\x15ListQuotaUsesResponse\x12-\n\x04uses\x18\x01 \x03(\x0b\x32\x1f.ariane.admin.v1.BrokerQuotaUse\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x35\n\x0esilent_brokers\x18\x03 \x03(\x0b\x32\x1d.ariane.admin.v1.SilentBroker\"9\n\x0fSetQuotaRequest\x12&\n\x05quota\x18\x01 \x01(\x0b\x32\x17.ariane.common.v1.Quota\":\n\x10SetQuotaResponse\x12&\n\x05quota\x18\x01 \x01(\x0b\x32\x17.ariane.common.v1.Quota\"<\n\x12\x44\x65leteQuotaRequest\x12&\n\x05quota\x18\x01 \x01(\x0b\x32\x17.ariane.common.v1.Quota\"$\n\x13\x44\x65leteQuotaResponse\x12\r\n\x05known\x18\x01 \x01(\x08\x32\xa0\x03\n\x0cQuotaService\x12\x61\n\nListQuotas\x12\".ariane.admin.v1.ListQuotasRequest\x1a#.ariane.admin.v1.ListQuotasResponse\"\n\xca\xf3\x18\x06\n\x04\x08\x07\x10\x01\x12j\n\rListQuotaUses\x12%.ariane.admin.v1.ListQuotaUsesRequest\x1a&.ariane.admin.v1.ListQuotaUsesResponse\"\n\xca\xf3\x18\x06\n\x04\x08\x07\x10\x01\x12[\n\x08SetQuota\x12 .ariane.admin.v1.SetQuotaRequest\x1a!.ariane.admin.v1.SetQuotaResponse\"\n\xca\xf3\x18\x06\n\x04\x08\x05\x10\x01\x12\x64\n\x0b\x44\x65leteQuota\x12#.ariane.admin.v1.DeleteQuotaRequest\x1a$.ariane.admin.v1.DeleteQuotaResponse\"\n\xca\xf3\x18\x06\n\x04\x08\x05\x10\x01\x42>\n\x12mq.ariane.admin.v1P\x01Z&ariane.mq/go/arianepb/admin/v1;adminv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,22 +37,30 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._serialized_options = b'\n\022mq.ariane.admin.v1P\001Z&ariane.mq/go/arianepb/admin/v1;adminv1'
   _globals['_QUOTASERVICE'].methods_by_name['ListQuotas']._loaded_options = None
   _globals['_QUOTASERVICE'].methods_by_name['ListQuotas']._serialized_options = b'\312\363\030\006\n\004\010\007\020\001'
+  _globals['_QUOTASERVICE'].methods_by_name['ListQuotaUses']._loaded_options = None
+  _globals['_QUOTASERVICE'].methods_by_name['ListQuotaUses']._serialized_options = b'\312\363\030\006\n\004\010\007\020\001'
   _globals['_QUOTASERVICE'].methods_by_name['SetQuota']._loaded_options = None
   _globals['_QUOTASERVICE'].methods_by_name['SetQuota']._serialized_options = b'\312\363\030\006\n\004\010\005\020\001'
   _globals['_QUOTASERVICE'].methods_by_name['DeleteQuota']._loaded_options = None
   _globals['_QUOTASERVICE'].methods_by_name['DeleteQuota']._serialized_options = b'\312\363\030\006\n\004\010\005\020\001'
-  _globals['_LISTQUOTASREQUEST']._serialized_start=117
-  _globals['_LISTQUOTASREQUEST']._serialized_end=175
-  _globals['_LISTQUOTASRESPONSE']._serialized_start=177
-  _globals['_LISTQUOTASRESPONSE']._serialized_end=263
-  _globals['_SETQUOTAREQUEST']._serialized_start=265
-  _globals['_SETQUOTAREQUEST']._serialized_end=322
-  _globals['_SETQUOTARESPONSE']._serialized_start=324
-  _globals['_SETQUOTARESPONSE']._serialized_end=382
-  _globals['_DELETEQUOTAREQUEST']._serialized_start=384
-  _globals['_DELETEQUOTAREQUEST']._serialized_end=444
-  _globals['_DELETEQUOTARESPONSE']._serialized_start=446
-  _globals['_DELETEQUOTARESPONSE']._serialized_end=482
-  _globals['_QUOTASERVICE']._serialized_start=485
-  _globals['_QUOTASERVICE']._serialized_end=793
+  _globals['_LISTQUOTASREQUEST']._serialized_start=154
+  _globals['_LISTQUOTASREQUEST']._serialized_end=212
+  _globals['_LISTQUOTASRESPONSE']._serialized_start=214
+  _globals['_LISTQUOTASRESPONSE']._serialized_end=300
+  _globals['_LISTQUOTAUSESREQUEST']._serialized_start=302
+  _globals['_LISTQUOTAUSESREQUEST']._serialized_end=363
+  _globals['_BROKERQUOTAUSE']._serialized_start=365
+  _globals['_BROKERQUOTAUSE']._serialized_end=443
+  _globals['_LISTQUOTAUSESRESPONSE']._serialized_start=446
+  _globals['_LISTQUOTAUSESRESPONSE']._serialized_end=596
+  _globals['_SETQUOTAREQUEST']._serialized_start=598
+  _globals['_SETQUOTAREQUEST']._serialized_end=655
+  _globals['_SETQUOTARESPONSE']._serialized_start=657
+  _globals['_SETQUOTARESPONSE']._serialized_end=715
+  _globals['_DELETEQUOTAREQUEST']._serialized_start=717
+  _globals['_DELETEQUOTAREQUEST']._serialized_end=777
+  _globals['_DELETEQUOTARESPONSE']._serialized_start=779
+  _globals['_DELETEQUOTARESPONSE']._serialized_end=815
+  _globals['_QUOTASERVICE']._serialized_start=818
+  _globals['_QUOTASERVICE']._serialized_end=1234
 # @@protoc_insertion_point(module_scope)

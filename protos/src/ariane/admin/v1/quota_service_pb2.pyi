@@ -3,6 +3,7 @@
 isort:skip_file
 """
 
+from ariane.admin.v1 import silent_broker_pb2 as _silent_broker_pb2
 from ariane.common.v1 import quota_pb2 as _quota_pb2
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
@@ -72,6 +73,94 @@ class ListQuotasResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListQuotasResponse: _TypeAlias = ListQuotasResponse  # noqa: Y015
+
+@_typing.final
+class ListQuotaUsesRequest(_message.Message):
+    """Asks what is used."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    page_size: _builtins.int
+    """At most this many, 1 to 1000; 0 means 100."""
+    page_token: _builtins.str
+    """Where to go on: `next_page_token` of the page before, empty for the first."""
+    def __init__(
+        self,
+        *,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListQuotaUsesRequest: _TypeAlias = ListQuotaUsesRequest  # noqa: Y015
+
+@_typing.final
+class BrokerQuotaUse(_message.Message):
+    """What one subject uses at one broker."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BROKER_NAME_FIELD_NUMBER: _builtins.int
+    USE_FIELD_NUMBER: _builtins.int
+    broker_name: _builtins.str
+    """The broker."""
+    @_builtins.property
+    def use(self) -> _quota_pb2.QuotaUse:
+        """What is used there."""
+
+    def __init__(
+        self,
+        *,
+        broker_name: _builtins.str = ...,
+        use: _quota_pb2.QuotaUse | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["use", b"use"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_name", b"broker_name", "use", b"use"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BrokerQuotaUse: _TypeAlias = BrokerQuotaUse  # noqa: Y015
+
+@_typing.final
+class ListQuotaUsesResponse(_message.Message):
+    """Answers what is used."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    USES_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    SILENT_BROKERS_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Empty at the end."""
+    @_builtins.property
+    def uses(self) -> _containers.RepeatedCompositeFieldContainer[Global___BrokerQuotaUse]:
+        """Uses."""
+
+    @_builtins.property
+    def silent_brokers(self) -> _containers.RepeatedCompositeFieldContainer[_silent_broker_pb2.SilentBroker]:
+        """Brokers that did not answer: what is used there is missing."""
+
+    def __init__(
+        self,
+        *,
+        uses: _abc.Iterable[Global___BrokerQuotaUse] | None = ...,
+        next_page_token: _builtins.str = ...,
+        silent_brokers: _abc.Iterable[_silent_broker_pb2.SilentBroker] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "silent_brokers", b"silent_brokers", "uses", b"uses"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListQuotaUsesResponse: _TypeAlias = ListQuotaUsesResponse  # noqa: Y015
 
 @_typing.final
 class SetQuotaRequest(_message.Message):

@@ -41,6 +41,11 @@ class QuotaServiceStub(object):
                 request_serializer=ariane_dot_admin_dot_v1_dot_quota__service__pb2.ListQuotasRequest.SerializeToString,
                 response_deserializer=ariane_dot_admin_dot_v1_dot_quota__service__pb2.ListQuotasResponse.FromString,
                 _registered_method=True)
+        self.ListQuotaUses = channel.unary_unary(
+                '/ariane.admin.v1.QuotaService/ListQuotaUses',
+                request_serializer=ariane_dot_admin_dot_v1_dot_quota__service__pb2.ListQuotaUsesRequest.SerializeToString,
+                response_deserializer=ariane_dot_admin_dot_v1_dot_quota__service__pb2.ListQuotaUsesResponse.FromString,
+                _registered_method=True)
         self.SetQuota = channel.unary_unary(
                 '/ariane.admin.v1.QuotaService/SetQuota',
                 request_serializer=ariane_dot_admin_dot_v1_dot_quota__service__pb2.SetQuotaRequest.SerializeToString,
@@ -61,6 +66,15 @@ class QuotaServiceServicer(object):
     def ListQuotas(self, request, context):
         """Lists all quotas, by figure, subject and name.
         Errors: PAGE_TOKEN_INVALID.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListQuotaUses(self, request, context):
+        """Lists what is used of quotas, by broker: first who was kept back within the last minute, then who
+        uses the largest part. Each broker tells 100 at most, and nothing for those without a quota.
+        Errors: PAGE_TOKEN_INVALID, PEER_UNREACHABLE, NAME_SERVERS_UNREACHABLE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -89,6 +103,11 @@ def add_QuotaServiceServicer_to_server(servicer, server):
                     servicer.ListQuotas,
                     request_deserializer=ariane_dot_admin_dot_v1_dot_quota__service__pb2.ListQuotasRequest.FromString,
                     response_serializer=ariane_dot_admin_dot_v1_dot_quota__service__pb2.ListQuotasResponse.SerializeToString,
+            ),
+            'ListQuotaUses': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListQuotaUses,
+                    request_deserializer=ariane_dot_admin_dot_v1_dot_quota__service__pb2.ListQuotaUsesRequest.FromString,
+                    response_serializer=ariane_dot_admin_dot_v1_dot_quota__service__pb2.ListQuotaUsesResponse.SerializeToString,
             ),
             'SetQuota': grpc.unary_unary_rpc_method_handler(
                     servicer.SetQuota,
@@ -130,6 +149,33 @@ class QuotaService(object):
             '/ariane.admin.v1.QuotaService/ListQuotas',
             ariane_dot_admin_dot_v1_dot_quota__service__pb2.ListQuotasRequest.SerializeToString,
             ariane_dot_admin_dot_v1_dot_quota__service__pb2.ListQuotasResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListQuotaUses(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ariane.admin.v1.QuotaService/ListQuotaUses',
+            ariane_dot_admin_dot_v1_dot_quota__service__pb2.ListQuotaUsesRequest.SerializeToString,
+            ariane_dot_admin_dot_v1_dot_quota__service__pb2.ListQuotaUsesResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -39,6 +39,11 @@ class QuotaServiceStub:
     """Lists all quotas, by figure, subject and name.
     Errors: PAGE_TOKEN_INVALID.
     """
+    ListQuotaUses: _grpc.UnaryUnaryMultiCallable[_quota_service_pb2.ListQuotaUsesRequest, _quota_service_pb2.ListQuotaUsesResponse]
+    """Lists what is used of quotas, by broker: first who was kept back within the last minute, then who
+    uses the largest part. Each broker tells 100 at most, and nothing for those without a quota.
+    Errors: PAGE_TOKEN_INVALID, PEER_UNREACHABLE, NAME_SERVERS_UNREACHABLE.
+    """
     SetQuota: _grpc.UnaryUnaryMultiCallable[_quota_service_pb2.SetQuotaRequest, _quota_service_pb2.SetQuotaResponse]
     """Sets a quota; the one of the same figure, subject and name is replaced.
     Errors: FIELD_INVALID.
@@ -58,6 +63,11 @@ class QuotaServiceAsyncStub(QuotaServiceStub):
     ListQuotas: _aio.UnaryUnaryMultiCallable[_quota_service_pb2.ListQuotasRequest, _quota_service_pb2.ListQuotasResponse]  # type: ignore[assignment]
     """Lists all quotas, by figure, subject and name.
     Errors: PAGE_TOKEN_INVALID.
+    """
+    ListQuotaUses: _aio.UnaryUnaryMultiCallable[_quota_service_pb2.ListQuotaUsesRequest, _quota_service_pb2.ListQuotaUsesResponse]  # type: ignore[assignment]
+    """Lists what is used of quotas, by broker: first who was kept back within the last minute, then who
+    uses the largest part. Each broker tells 100 at most, and nothing for those without a quota.
+    Errors: PAGE_TOKEN_INVALID, PEER_UNREACHABLE, NAME_SERVERS_UNREACHABLE.
     """
     SetQuota: _aio.UnaryUnaryMultiCallable[_quota_service_pb2.SetQuotaRequest, _quota_service_pb2.SetQuotaResponse]  # type: ignore[assignment]
     """Sets a quota; the one of the same figure, subject and name is replaced.
@@ -81,6 +91,17 @@ class QuotaServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_quota_service_pb2.ListQuotasResponse, _abc.Awaitable[_quota_service_pb2.ListQuotasResponse]]:
         """Lists all quotas, by figure, subject and name.
         Errors: PAGE_TOKEN_INVALID.
+        """
+
+    @_abc_1.abstractmethod
+    def ListQuotaUses(
+        self,
+        request: _quota_service_pb2.ListQuotaUsesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_quota_service_pb2.ListQuotaUsesResponse, _abc.Awaitable[_quota_service_pb2.ListQuotaUsesResponse]]:
+        """Lists what is used of quotas, by broker: first who was kept back within the last minute, then who
+        uses the largest part. Each broker tells 100 at most, and nothing for those without a quota.
+        Errors: PAGE_TOKEN_INVALID, PEER_UNREACHABLE, NAME_SERVERS_UNREACHABLE.
         """
 
     @_abc_1.abstractmethod

@@ -138,7 +138,10 @@ class GetBrokerStateResponse(_message.Message):
 
     @_builtins.property
     def quota_uses(self) -> _containers.RepeatedCompositeFieldContainer[_quota_pb2.QuotaUse]:
-        """Users, topics, addresses and prefixes that are at a quota here, the latest first; at most 100."""
+        """Users, topics, addresses and prefixes that have quotas here: first those that were kept back
+        within the last minute, the latest first, then those that use the largest part of theirs. At
+        most 100.
+        """
 
     def __init__(
         self,

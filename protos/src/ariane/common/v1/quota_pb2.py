@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1c\x61riane/common/v1/quota.proto\x12\x10\x61riane.common.v1\x1a\x1egoogle/protobuf/duration.proto\"\x84\x01\n\x05Quota\x12-\n\x06\x66igure\x18\x01 \x01(\x0e\x32\x1d.ariane.common.v1.QuotaFigure\x12/\n\x07subject\x18\x02 \x01(\x0e\x32\x1e.ariane.common.v1.QuotaSubject\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\r\n\x05limit\x18\x04 \x01(\x03\"\xae\x01\n\x08QuotaUse\x12&\n\x05quota\x18\x01 \x01(\x0b\x32\x17.ariane.common.v1.Quota\x12\x15\n\rrefused_count\x18\x02 \x01(\x03\x12\x32\n\x0fwaited_duration\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12/\n\x0c\x61ge_duration\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration*\x8e\x02\n\x0bQuotaFigure\x12\x1c\n\x18QUOTA_FIGURE_UNSPECIFIED\x10\x00\x12\x1b\n\x17QUOTA_FIGURE_SENT_BYTES\x10\x01\x12\x1f\n\x1bQUOTA_FIGURE_RECEIVED_BYTES\x10\x02\x12\x16\n\x12QUOTA_FIGURE_CALLS\x10\x03\x12\x1d\n\x19QUOTA_FIGURE_STORED_BYTES\x10\x04\x12\x17\n\x13QUOTA_FIGURE_TOPICS\x10\x05\x12\x17\n\x13QUOTA_FIGURE_GROUPS\x10\x06\x12\x1c\n\x18QUOTA_FIGURE_CREDENTIALS\x10\x07\x12\x1c\n\x18QUOTA_FIGURE_CONNECTIONS\x10\x08*\x93\x01\n\x0cQuotaSubject\x12\x1d\n\x19QUOTA_SUBJECT_UNSPECIFIED\x10\x00\x12\x16\n\x12QUOTA_SUBJECT_USER\x10\x01\x12\x17\n\x13QUOTA_SUBJECT_TOPIC\x10\x02\x12\x19\n\x15QUOTA_SUBJECT_ADDRESS\x10\x03\x12\x18\n\x14QUOTA_SUBJECT_PREFIX\x10\x04\x42\x41\n\x13mq.ariane.common.v1P\x01Z(ariane.mq/go/arianepb/common/v1;commonv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1c\x61riane/common/v1/quota.proto\x12\x10\x61riane.common.v1\x1a\x1egoogle/protobuf/duration.proto\"\x84\x01\n\x05Quota\x12-\n\x06\x66igure\x18\x01 \x01(\x0e\x32\x1d.ariane.common.v1.QuotaFigure\x12/\n\x07subject\x18\x02 \x01(\x0e\x32\x1e.ariane.common.v1.QuotaSubject\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\r\n\x05limit\x18\x04 \x01(\x03\"\xce\x01\n\x08QuotaUse\x12&\n\x05quota\x18\x01 \x01(\x0b\x32\x17.ariane.common.v1.Quota\x12\x15\n\rrefused_count\x18\x02 \x01(\x03\x12\x32\n\x0fwaited_duration\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12/\n\x0c\x61ge_duration\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0c\n\x04used\x18\x05 \x01(\x03\x12\x10\n\x08refusing\x18\x06 \x01(\x08*\x8e\x02\n\x0bQuotaFigure\x12\x1c\n\x18QUOTA_FIGURE_UNSPECIFIED\x10\x00\x12\x1b\n\x17QUOTA_FIGURE_SENT_BYTES\x10\x01\x12\x1f\n\x1bQUOTA_FIGURE_RECEIVED_BYTES\x10\x02\x12\x16\n\x12QUOTA_FIGURE_CALLS\x10\x03\x12\x1d\n\x19QUOTA_FIGURE_STORED_BYTES\x10\x04\x12\x17\n\x13QUOTA_FIGURE_TOPICS\x10\x05\x12\x17\n\x13QUOTA_FIGURE_GROUPS\x10\x06\x12\x1c\n\x18QUOTA_FIGURE_CREDENTIALS\x10\x07\x12\x1c\n\x18QUOTA_FIGURE_CONNECTIONS\x10\x08*\x93\x01\n\x0cQuotaSubject\x12\x1d\n\x19QUOTA_SUBJECT_UNSPECIFIED\x10\x00\x12\x16\n\x12QUOTA_SUBJECT_USER\x10\x01\x12\x17\n\x13QUOTA_SUBJECT_TOPIC\x10\x02\x12\x19\n\x15QUOTA_SUBJECT_ADDRESS\x10\x03\x12\x18\n\x14QUOTA_SUBJECT_PREFIX\x10\x04\x42\x41\n\x13mq.ariane.common.v1P\x01Z(ariane.mq/go/arianepb/common/v1;commonv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,12 +33,12 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'ariane.common.v1.quota_pb2'
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\023mq.ariane.common.v1P\001Z(ariane.mq/go/arianepb/common/v1;commonv1'
-  _globals['_QUOTAFIGURE']._serialized_start=395
-  _globals['_QUOTAFIGURE']._serialized_end=665
-  _globals['_QUOTASUBJECT']._serialized_start=668
-  _globals['_QUOTASUBJECT']._serialized_end=815
+  _globals['_QUOTAFIGURE']._serialized_start=427
+  _globals['_QUOTAFIGURE']._serialized_end=697
+  _globals['_QUOTASUBJECT']._serialized_start=700
+  _globals['_QUOTASUBJECT']._serialized_end=847
   _globals['_QUOTA']._serialized_start=83
   _globals['_QUOTA']._serialized_end=215
   _globals['_QUOTAUSE']._serialized_start=218
-  _globals['_QUOTAUSE']._serialized_end=392
+  _globals['_QUOTAUSE']._serialized_end=424
 # @@protoc_insertion_point(module_scope)

@@ -156,7 +156,7 @@ Global___Quota: _TypeAlias = Quota  # noqa: Y015
 
 @_typing.final
 class QuotaUse(_message.Message):
-    """A quota that has kept a subject back within the last minute, at one process."""
+    """What one subject uses of a quota, at one process."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -164,8 +164,16 @@ class QuotaUse(_message.Message):
     REFUSED_COUNT_FIELD_NUMBER: _builtins.int
     WAITED_DURATION_FIELD_NUMBER: _builtins.int
     AGE_DURATION_FIELD_NUMBER: _builtins.int
+    USED_FIELD_NUMBER: _builtins.int
+    REFUSING_FIELD_NUMBER: _builtins.int
     refused_count: _builtins.int
     """How often something was refused since the start of the process."""
+    used: _builtins.int
+    """How much it uses. Of a rate: what a second took on average, over the last 10 s or more that are
+    over. Of all others: how many there are, or how many bytes.
+    """
+    refusing: _builtins.bool
+    """Whether something was refused within the last minute."""
     @_builtins.property
     def quota(self) -> Global___Quota:
         """The quota, with the name of the subject."""
@@ -176,7 +184,7 @@ class QuotaUse(_message.Message):
 
     @_builtins.property
     def age_duration(self) -> _duration_pb2.Duration:
-        """How long ago it was kept back last."""
+        """How long ago it was kept back last; absent unless that was within the last minute."""
 
     def __init__(
         self,
@@ -185,10 +193,12 @@ class QuotaUse(_message.Message):
         refused_count: _builtins.int = ...,
         waited_duration: _duration_pb2.Duration | None = ...,
         age_duration: _duration_pb2.Duration | None = ...,
+        used: _builtins.int = ...,
+        refusing: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["age_duration", b"age_duration", "quota", b"quota", "waited_duration", b"waited_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["age_duration", b"age_duration", "quota", b"quota", "refused_count", b"refused_count", "waited_duration", b"waited_duration"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["age_duration", b"age_duration", "quota", b"quota", "refused_count", b"refused_count", "refusing", b"refusing", "used", b"used", "waited_duration", b"waited_duration"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any, Final
 
 from ariane_servicekit.security.caller import address_of_peer
 from ariane_servicekit.security.limits.meter import ADDRESS, CONNECTIONS, USER
+from ariane_servicekit.security.limits.quota_uses import QuotaAmount
 from ariane_servicekit.security.limits.quotas import Quotas, quota_exceeded
 from ariane_wire import Identity
 
 _COUNTED: Final = "counted-for"
 """Among the notes of a connection: the user that it counts for."""
+
+
+AMOUNTS_MAX: Final = 100
+"""Addresses, and users, whose connections are told: those with most."""
 
 
 class Connections:
@@ -56,6 +62,20 @@ class Connections:
             _less(self._of, present)
         identity.notes[_COUNTED] = user
         self._of[user] += 1
+
+    def amounts(self) -> Iterator[QuotaAmount]:
+        """The connections of users and addresses that have quotas of them, the most first."""
+        quotas = self._quotas
+        if not quotas.has(CONNECTIONS):
+            return
+        for address, count in self._from.most_common(AMOUNTS_MAX):
+            limit = quotas.connections_from(address) if address else None
+            if limit is not None:
+                yield QuotaAmount(CONNECTIONS, ADDRESS, address, limit, count)
+        for user, count in self._of.most_common(AMOUNTS_MAX):
+            limit = quotas.limit(CONNECTIONS, USER, user)
+            if limit is not None:
+                yield QuotaAmount(CONNECTIONS, USER, user, limit, count)
 
 
 def _less(counts: Counter[str], key: str) -> None:

@@ -92,6 +92,10 @@ class Meter:
             rate.charge(amount, now_s)
             self.used[figure] += amount
 
+    def means(self, now_s: float) -> list[tuple[int, int, float]]:
+        """Each limited figure, its limit, and how much a second takes of it."""
+        return [(figure, rate.per_s, rate.mean(now_s)) for figure, rate in self._rates.items()]
+
     def debt_s(self, now_s: float, *figures: int) -> float:
         """How long it takes until all is paid, of some figures or of all; 0 without debt."""
         if figures:

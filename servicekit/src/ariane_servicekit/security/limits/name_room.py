@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from ariane_servicekit.errors import ServiceError
 from ariane_servicekit.security.limits.meter import PREFIX
+from ariane_servicekit.security.limits.quota_uses import QuotaAmount
 from ariane_servicekit.security.limits.quotas import quota_exceeded
 
 
@@ -34,6 +35,11 @@ class NameRoom:
         for name in names:
             self.count(name)
 
+    @property
+    def has_limits(self) -> bool:
+        """Whether any beginning has a quota."""
+        return bool(self._limits)
+
     def count(self, name: str) -> None:
         """Count a name that stands."""
         for prefix in self._limits:
@@ -49,3 +55,8 @@ class NameRoom:
             if name.startswith(prefix) and self._counts[prefix] >= limit:
                 raise self._exceeded(self._figure, PREFIX, prefix, limit)
         self.count(name)
+
+    def amounts(self) -> Iterator[QuotaAmount]:
+        """How many names each beginning has that has a quota."""
+        for prefix, limit in self._limits.items():
+            yield QuotaAmount(self._figure, PREFIX, prefix, limit, self._counts[prefix])

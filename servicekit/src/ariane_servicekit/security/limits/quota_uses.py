@@ -4,13 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 USES_MAX: Final = 1_000
 """Quotas of subjects that are remembered at a time; the one kept back least lately goes first."""
 
 LATELY_S: Final = 60.0
 """Who was kept back within so many seconds is at its quota."""
+
+
+class QuotaAmount(NamedTuple):
+    """What a subject uses of a quota."""
+
+    figure: int
+    """What is limited, a value of ``QuotaFigure``."""
+    subject: int
+    """Whose it is, a value of ``QuotaSubject``."""
+    name: str
+    """The name of the subject."""
+    limit: int
+    """The limit."""
+    used: float
+    """How much: in a second of rates, now of all others."""
+
+    @property
+    def part(self) -> float:
+        """The part of the limit that is used, from 0."""
+        return self.used / self.limit
 
 
 @dataclass(slots=True, eq=False)
@@ -31,6 +51,8 @@ class QuotaUse:
     """How long answers waited, together."""
     last_s: float = 0.0
     """When that was last, by the clock of the quotas."""
+    refused_s: float | None = None
+    """When something was refused last; None if never."""
 
 
 class QuotaUses:
@@ -62,12 +84,21 @@ class QuotaUses:
         use.limit, use.last_s = limit, self._now_s()
         if waited_s is None:
             use.refused_count += 1
+            use.refused_s = use.last_s
         else:
             use.waited_s += waited_s
 
     def all(self) -> list[QuotaUse]:
         """All that are remembered, the latest last."""
         return list(self._uses.values())
+
+    def find(self, figure: int, subject: int, name: str) -> QuotaUse | None:
+        """What is remembered of one; None if it was not kept back."""
+        return self._uses.get((figure, subject, name))
+
+    def is_late(self, moment_s: float | None) -> bool:
+        """Whether a moment by the clock of the quotas is one of the last ``LATELY_S``."""
+        return moment_s is not None and self._now_s() - moment_s <= LATELY_S
 
     def lately(self) -> Iterator[tuple[QuotaUse, float]]:
         """Those of subjects that are at their quota, and how many seconds ago; the latest first."""

@@ -24,7 +24,7 @@ from ariane_servicekit.security.limits.meter import (
     USER,
     Meter,
 )
-from ariane_servicekit.security.limits.quota_uses import QuotaUses
+from ariane_servicekit.security.limits.quota_uses import QuotaAmount, QuotaUses
 from ariane_servicekit.security.rights.explained import plain_address
 
 METERS_MAX: Final = 10_000
@@ -83,6 +83,13 @@ class Quotas:
         for meter in list(self._meters.values()):
             for figure, amount in meter.used.items():
                 yield meter, figure, amount
+
+    def amounts(self) -> Iterator[QuotaAmount]:
+        """What a second takes of each rate that was used."""
+        now_s = self.now_s()
+        for meter in list(self._meters.values()):
+            for figure, limit, mean in meter.means(now_s):
+                yield QuotaAmount(figure, meter.subject, meter.name, limit, mean)
 
     def has(self, figure: int) -> bool:
         """Whether anything has a quota of a figure."""

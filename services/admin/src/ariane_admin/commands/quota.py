@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -20,31 +20,26 @@ from ariane_admin.asking.admin_service import (
 from ariane_admin.asking.cluster_doors import answer_of, answer_to_question
 from ariane_admin.asking.connection import run_async
 from ariane_admin.errors import CommandFailed
-from ariane_admin.terminal.exits import ExitStatus
-from ariane_admin.terminal.output import Output, Row, output_option
-from ariane_servicekit.security.limits.meter import (
-    CREDENTIALS,
-    FIGURE_WORDS,
-    GROUPS,
-    PREFIX,
-    RATES,
-    STORED,
-    SUBJECT_WORDS,
-    TOPIC,
-    TOPICS,
+from ariane_admin.quota_rows import (
+    FIGURES,
+    QUOTA_COLUMNS,
+    SUBJECTS,
+    USE_COLUMNS,
+    quota_of,
+    quota_row,
+    use_row,
 )
+from ariane_admin.terminal.client_warnings import say_warning
+from ariane_admin.terminal.exits import ExitStatus
+from ariane_admin.terminal.output import Output, output_option
 
 if TYPE_CHECKING:
     from ariane.admin.v1.quota_service_pb2_grpc import QuotaServiceAsyncStub
 
-_COLUMNS: Final = ("figure", "subject", "name", "limit", "per", "holds_for")
 _PAGE: Final = 1000
 
-_FIGURES: Final = {word: figure for figure, word in FIGURE_WORDS.items()}
-_SUBJECTS: Final = {word: subject for subject, word in SUBJECT_WORDS.items()}
-
-_figure = click.argument("figure", type=click.Choice(list(_FIGURES)))
-_subject = click.argument("subject", type=click.Choice(list(_SUBJECTS)))
+_figure = click.argument("figure", type=click.Choice(list(FIGURES)))
+_subject = click.argument("subject", type=click.Choice(list(SUBJECTS)))
 _name = click.argument("name")
 
 
@@ -77,7 +72,7 @@ def list_quotas(*, admin: str, output: Output) -> None:
     Example:
       ariane quota list -o json
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
-    output.rows(_COLUMNS, map(_row, run_async(_all(admin))))
+    output.rows(QUOTA_COLUMNS, map(quota_row, run_async(_all(admin))))
 
 
 @click.command("show")
@@ -97,9 +92,45 @@ def show(*, subject: str, name: str, admin: str, output: Output) -> None:
     held: dict[int, Quota] = {}
     for quota in run_async(_all(admin)):
         # Quotas come by name: the one of all without their own, which has none, is the first.
-        if quota.subject == _SUBJECTS[subject] and quota.name in {"", wanted}:
+        if quota.subject == SUBJECTS[subject] and quota.name in {"", wanted}:
             held[quota.figure] = quota
-    output.rows(_COLUMNS, map(_row, held.values()))
+    output.rows(QUOTA_COLUMNS, map(quota_row, held.values()))
+
+
+@click.command("usage")
+@admin_option
+@output_option
+def usage(*, admin: str, output: Output) -> int:
+    """List what is used of quotas at brokers: first who is kept back now, then who uses most.
+
+    Of rates, used is what a second took on average over the last 10 seconds, and of all others how
+    much there is. refused and waited_s count since the broker began. A broker tells of 100 at most.
+
+    \b
+    Examples:
+      ariane quota usage
+      ariane quota usage -o json
+    """  # noqa: D301 - \b is click's mark for text that keeps its lines
+    uses: list[quota_pb.BrokerQuotaUse] = []
+    silent: dict[str, str] = {}
+
+    async def ask() -> None:
+        request = quota_pb.ListQuotaUsesRequest(page_size=_PAGE)
+        async with _quotas(admin) as stub:
+            while True:
+                call = stub.ListQuotaUses(request, timeout=ADMIN_SECONDS_MAX)
+                page = await answer_to_question(call, f"admin {admin}")
+                uses.extend(page.uses)
+                silent.update((s.broker_name, s.error.message) for s in page.silent_brokers)
+                request.page_token = page.next_page_token
+                if not request.page_token:
+                    return
+
+    run_async(ask())
+    output.rows(USE_COLUMNS, map(use_row, uses))
+    for message in silent.values():
+        say_warning(f"a broker does not answer, and the result lacks it: {message}")
+    return ExitStatus.UNREACHABLE if silent else ExitStatus.DONE
 
 
 @click.command("set")
@@ -126,7 +157,7 @@ def set_quota(
       ariane quota set topics prefix shop- 100
       ariane quota set connections address '*' 500
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
-    quota = _quota_of(figure, subject, name, limit)
+    quota = quota_of(figure, subject, name, limit)
 
     async def change() -> Quota:
         async with _quotas(admin) as stub:
@@ -135,7 +166,7 @@ def set_quota(
             return (await answer_of(call, f"admin {admin}")).quota
 
     made = run_async(change())
-    output.done(f"{subject} {name} may have {limit} {figure}", _row(made))
+    output.done(f"{subject} {name} may have {limit} {figure}", quota_row(made))
 
 
 @click.command("delete")
@@ -151,7 +182,7 @@ def delete(*, figure: str, subject: str, name: str, admin: str, output: Output) 
     Example:
       ariane quota delete sent-bytes user anna
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
-    quota = _quota_of(figure, subject, name, 1)
+    quota = quota_of(figure, subject, name, 1)
 
     async def change() -> bool:
         async with _quotas(admin) as stub:
@@ -166,29 +197,3 @@ def delete(*, figure: str, subject: str, name: str, admin: str, output: Output) 
         )
     row = {"figure": figure, "subject": subject, "name": name}
     output.done(f"the quota of {figure} of {subject} {name} is deleted", row)
-
-
-def _quota_of(figure: str, subject: str, name: str, limit: int) -> Quota:
-    quota = Quota(name="" if name == "*" else name, limit=limit)
-    quota.figure = _FIGURES[figure]  # type: ignore[assignment]  # it came from the contract
-    quota.subject = _SUBJECTS[subject]  # type: ignore[assignment]
-    return quota
-
-
-def _row(quota: Quota) -> Row:
-    row: dict[str, Any] = {
-        "figure": FIGURE_WORDS.get(quota.figure, str(quota.figure)),
-        "subject": SUBJECT_WORDS.get(quota.subject, str(quota.subject)),
-        "name": quota.name or "*",
-        "limit": quota.limit,
-        "per": "second" if quota.figure in RATES else "",
-        "holds_for": _holds_for(quota),
-    }
-    return row
-
-
-def _holds_for(quota: Quota) -> str:
-    if quota.figure == CREDENTIALS:
-        return "the cluster"
-    by_broker = quota.figure in {STORED, TOPICS, GROUPS} or quota.subject in {TOPIC, PREFIX}
-    return "each broker" if by_broker else "each process"

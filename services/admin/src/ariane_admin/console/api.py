@@ -20,6 +20,7 @@ from ariane.admin.v1.group_service_pb2_grpc import GroupServiceStub
 from ariane.admin.v1.history_service_pb2_grpc import HistoryServiceStub
 from ariane.admin.v1.lag_service_pb2_grpc import LagServiceStub
 from ariane.admin.v1.message_service_pb2_grpc import MessageServiceStub
+from ariane.admin.v1.quota_service_pb2_grpc import QuotaServiceStub
 from ariane.admin.v1.replica_set_service_pb2_grpc import ReplicaSetServiceStub
 from ariane.admin.v1.setting_service_pb2_grpc import SettingServiceStub
 from ariane.admin.v1.topic_service_pb2_grpc import TopicServiceStub
@@ -56,6 +57,7 @@ class Api:
         self.history = HistoryServiceStub(channel)
         self.lags = LagServiceStub(channel)
         self.messages = MessageServiceStub(channel)
+        self.quotas = QuotaServiceStub(channel)
         self.replica_sets = ReplicaSetServiceStub(channel)
         self.settings = SettingServiceStub(channel)
         self.topics = TopicServiceStub(channel)

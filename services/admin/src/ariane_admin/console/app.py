@@ -37,6 +37,7 @@ from ariane_admin.console.pages import (
     alerts,
     filters,
     groups,
+    limits,
     messages,
     operations,
     overview,
@@ -62,6 +63,7 @@ SECTIONS: Final = (
     ("Filters", "/filters", "f"),
     ("Cluster", "/cluster", "b"),
     ("Alerts", "/alerts", "e"),
+    ("Limits", "/limits", "q"),
     ("Audit", "/audit", "a"),
     ("Settings", "/settings", "s"),
 )
@@ -88,6 +90,7 @@ PAGES: Final[Mapping[str, Show]] = {
     "/cluster": operations.cluster,
     "/cluster/{broker}": operations.broker,
     "/alerts": alerts.alerts,
+    "/limits": limits.limits,
     "/audit": operations.audit,
     "/audit/{sequence:int}": operations.entry,
     "/settings": operations.settings,

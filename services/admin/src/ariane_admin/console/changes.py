@@ -41,6 +41,7 @@ from ariane_admin.console.change import (
 )
 from ariane_admin.console.group_changes import GROUP_CHANGES
 from ariane_admin.console.pages.filters import FILTER_CHANGES
+from ariane_admin.console.pages.limits import LIMIT_CHANGES
 from ariane_admin.console.pages.messages import letter_query
 from ariane_admin.console.pages.overview import or_failure
 from ariane_admin.console.pages.replicas import REPLICA_CHANGES
@@ -265,6 +266,7 @@ def _topic_page(given: Given) -> str:
 
 CHANGES: Final[Mapping[str, Change]] = {
     **FILTER_CHANGES,
+    **LIMIT_CHANGES,
     **REPLICA_CHANGES,
     "/topics/create": Change(
         "Create topic {topic} with {queues} queues on each broker?", _create_topic, _topic_page

@@ -16,7 +16,8 @@ def quotas_used_up(facts: ClusterFacts) -> Iterator[Finding]:
     """Who was kept back by a quota within the last minute, at each broker."""
     for one in facts.brokers:
         for use in () if one.state is None else one.state.quota_uses:
-            yield _finding(one.identity.broker_name, use)
+            if use.HasField("age_duration"):
+                yield _finding(one.identity.broker_name, use)
 
 
 def _finding(broker_name: str, use: QuotaUse) -> Finding:

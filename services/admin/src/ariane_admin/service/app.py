@@ -223,6 +223,7 @@ class AdminApp:
             self._database,
             self._settings_servicer.addresses,
             clock,
+            cluster=self._cluster,
             seal=None if key_file is None else SecretSeal(key_file),
             insecure=self._settings.insecure,
         )

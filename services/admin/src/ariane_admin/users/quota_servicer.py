@@ -11,9 +11,13 @@ from grpc import aio
 
 from ariane.admin.v1 import quota_service_pb2 as quota_pb
 from ariane.admin.v1.quota_service_pb2_grpc import QuotaServiceServicer
+from ariane.broker.v1.broker_service_pb2 import GetBrokerStateRequest
 from ariane.common.v1.quota_pb2 import Quota
+from ariane_admin.asking.cluster_doors import CALL_SECONDS_MAX, answer_to_question, broker_peer
+from ariane_admin.servicers.cluster_access import ClusterAccess
 from ariane_admin.users.policy_check import check_user_name
 from ariane_admin.users.quota_store import QuotaStore
+from ariane_sdk import LiveBroker
 from ariane_servicekit import field_invalid, take_page
 from ariane_servicekit.database import Database
 from ariane_servicekit.security.limits.meter import ADDRESS, SUBJECTS_OF, USER
@@ -30,12 +34,20 @@ class QuotaServicer(QuotaServiceServicer):
         store: The quotas.
         database: The database, whose threads read and write.
         changed: Called after each change, so that processes are told at once.
+        cluster: The brokers, which say what is used.
     """
 
-    def __init__(self, store: QuotaStore, database: Database, changed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        store: QuotaStore,
+        database: Database,
+        changed: Callable[[], None],
+        cluster: ClusterAccess,
+    ) -> None:
         self._store = store
         self._database = database
         self._changed = changed
+        self._cluster = cluster
 
     async def before(self, method: str, request: Any) -> Quota | None:
         """The quota before a change."""
@@ -56,6 +68,27 @@ class QuotaServicer(QuotaServiceServicer):
             quotas=page.entries, next_page_token=page.next_page_token
         )
 
+    async def ListQuotaUses(
+        self, request: quota_pb.ListQuotaUsesRequest, context: _Context
+    ) -> quota_pb.ListQuotaUsesResponse:
+        """List what is used of quotas at each broker."""
+
+        async def at(broker: LiveBroker) -> list[quota_pb.BrokerQuotaUse]:
+            stub = self._cluster.doors.brokers(broker.address)
+            call = stub.GetBrokerState(GetBrokerStateRequest(), timeout=CALL_SECONDS_MAX)
+            state = await answer_to_question(call, broker_peer(broker))
+            name = broker.broker_name
+            return [quota_pb.BrokerQuotaUse(broker_name=name, use=use) for use in state.quota_uses]
+
+        answers = await self._cluster.answers()
+        uses = [use for told in await answers.ask(at) for use in told]
+        page = self._cluster.page(sorted(uses, key=_urgency), _urgency, request, scope="quota uses")
+        return quota_pb.ListQuotaUsesResponse(
+            uses=page.entries,
+            next_page_token=page.next_page_token,
+            silent_brokers=self._cluster.silent(answers),
+        )
+
     async def SetQuota(
         self, request: quota_pb.SetQuotaRequest, context: _Context
     ) -> quota_pb.SetQuotaResponse:
@@ -74,6 +107,15 @@ class QuotaServicer(QuotaServiceServicer):
         known = await self._database.call(self._store.delete, _checked(request.quota))
         self._changed()
         return quota_pb.DeleteQuotaResponse(known=known)
+
+
+def _urgency(found: quota_pb.BrokerQuotaUse) -> tuple[str | int, ...]:
+    """The order of uses: who is refused, who is slowed, and then who uses the largest part."""
+    use = found.use
+    kept_back = 0 if use.refusing else 1 if use.HasField("age_duration") else 2
+    part = use.used * 1000 // max(1, use.quota.limit)
+    key = (int(use.quota.figure), int(use.quota.subject), use.quota.name, found.broker_name)
+    return (kept_back, -part, *key)
 
 
 def _checked(quota: Quota) -> Quota:

@@ -15,6 +15,7 @@ from ariane.admin.v1.access_policy_service_pb2_grpc import add_AccessPolicyServi
 from ariane.admin.v1.gateway_key_service_pb2_grpc import add_GatewayKeyServiceServicer_to_server
 from ariane.admin.v1.quota_service_pb2_grpc import add_QuotaServiceServicer_to_server
 from ariane.admin.v1.user_service_pb2_grpc import add_UserServiceServicer_to_server
+from ariane_admin.servicers.cluster_access import ClusterAccess
 from ariane_admin.users.credential_store import CredentialStore
 from ariane_admin.users.gateway_keys import GatewayKeyServicer
 from ariane_admin.users.processes import AskedProcesses
@@ -37,6 +38,7 @@ class UserRoom:
         processes: Callable[[], Awaitable[Collection[str]]],
         clock: Clock,
         *,
+        cluster: ClusterAccess,
         seal: SecretSeal | None,
         insecure: bool,
     ) -> None:
@@ -46,6 +48,7 @@ class UserRoom:
             database: Keeps users and policies.
             processes: Returns the addresses of all processes.
             clock: The clock.
+            cluster: The brokers.
             seal: Seals secrets; None where none are taken.
             insecure: Whether secrets are taken in plain text from other machines.
         """
@@ -65,7 +68,7 @@ class UserRoom:
             (
                 quota_pb.DESCRIPTOR,
                 add_QuotaServiceServicer_to_server,
-                QuotaServicer(QuotaStore(database), database, changed),
+                QuotaServicer(QuotaStore(database), database, changed, cluster),
             ),
             (
                 key_pb.DESCRIPTOR,

@@ -5,13 +5,14 @@ What they have is estimated now and then: a topic may go beyond its quota by wha
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Final
 
 from ariane_broker.topics.topic_table import TopicTable
 from ariane_servicekit.errors import ServiceError
 from ariane_servicekit.security.gate.charging import refused_by_quota
 from ariane_servicekit.security.limits.meter import STORED, TOPIC
+from ariane_servicekit.security.limits.quota_uses import QuotaAmount
 from ariane_servicekit.security.limits.quotas import Quotas
 
 LOOK_S: Final = 10.0
@@ -28,6 +29,7 @@ class StoredQuota:
         self._topics = topics
         self._stored_bytes = stored_bytes
         self._full: dict[str, int] = {}
+        self._amounts: list[QuotaAmount] = []
 
     def check(self, topics: Iterable[str]) -> None:
         """Refuse topics that are full.
@@ -43,14 +45,20 @@ class StoredQuota:
 
     async def turn(self) -> None:
         """Estimate what the topics have that have a quota."""
-        full: dict[str, int] = {}
+        amounts: list[QuotaAmount] = []
         quotas = self.quotas
         if quotas is not None and quotas.has(STORED):
             for config in list(self._topics.all()):
                 limit = None if config.system else quotas.limit(STORED, TOPIC, config.topic)
-                if limit is not None and await self._bytes_of(config.topic) >= limit:
-                    full[config.topic] = limit
-        self._full = full
+                if limit is not None:
+                    stored = await self._bytes_of(config.topic)
+                    amounts.append(QuotaAmount(STORED, TOPIC, config.topic, limit, stored))
+        self._amounts = amounts
+        self._full = {each.name: each.limit for each in amounts if each.used >= each.limit}
+
+    def amounts(self) -> Iterator[QuotaAmount]:
+        """What is kept of topics that have a quota of it, as it was estimated last."""
+        return iter(self._amounts)
 
     async def _bytes_of(self, topic: str) -> int:
         try:

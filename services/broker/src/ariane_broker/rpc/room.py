@@ -29,6 +29,7 @@ from ariane_broker.rpc.servicers.group_servicer import GroupServicer
 from ariane_broker.rpc.servicers.offset_servicer import OffsetServicer
 from ariane_broker.rpc.servicers.pull_servicer import PullServicer
 from ariane_broker.rpc.servicers.query_servicer import QueryServicer
+from ariane_broker.rpc.servicers.quota_uses import BrokerQuotas
 from ariane_broker.rpc.servicers.receive_servicer import ReceiveServicer
 from ariane_broker.rpc.servicers.replication_servicers import (
     LogServicer,
@@ -242,6 +243,7 @@ def _asked(
         clients=clients.table,
         drain=append.drain,
         unread=clients.unread,
+        quotas=BrokerQuotas(state.topics, state.groups, append.stored),
         version=version("ariane-broker"),
         start_time_ms=environment.clock.now_ms(),
     )

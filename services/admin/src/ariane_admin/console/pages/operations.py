@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from google.protobuf.json_format import MessageToDict
@@ -14,6 +14,7 @@ from ariane.admin.v1 import cluster_service_pb2 as cluster_pb
 from ariane.admin.v1 import definition_service_pb2 as definition_pb
 from ariane.admin.v1 import setting_service_pb2 as setting_pb
 from ariane.admin.v1 import transaction_service_pb2 as transaction_pb
+from ariane.admin.v1.quota_service_pb2 import BrokerQuotaUse
 from ariane.common.v1.quota_pb2 import QuotaUse
 from ariane_admin.console.api import Asker, silence
 from ariane_admin.console.blocks import (
@@ -28,13 +29,12 @@ from ariane_admin.console.blocks import (
     Table,
     number,
     size,
-    span,
     to,
     yes,
 )
+from ariane_admin.console.pages.limits import uses_table
 from ariane_admin.console.pages.replicas import replica_blocks
 from ariane_admin.console.pages.topics import moment
-from ariane_servicekit.security.limits.meter import FIGURE_WORDS, SUBJECT_WORDS
 
 SERVICES: Final = tuple((name, name) for name in ("broker", "namesrv", "txn-checker", "admin"))
 
@@ -104,29 +104,17 @@ async def broker(ask: Asker, request: Request) -> Page:
         ),
         *(Notice(each) for each in found.state.recovery_findings),
         *await replica_blocks(ask, name),
-        *quota_blocks(found.state.quota_uses),
+        *quota_blocks(name, found.state.quota_uses),
         Listing("All that it says", json.dumps(state, indent=2)),
         restore if led_away else drain,
     ]
     return Page(name, blocks, "Cluster", trail=trail)
 
 
-def quota_blocks(uses: Sequence[QuotaUse]) -> Sequence[Block]:
-    """Who is at a quota of a broker; nothing if nobody is."""
-    rows = [
-        (
-            Cell(SUBJECT_WORDS[use.quota.subject]),
-            Cell(use.quota.name, kind="code"),
-            Cell(FIGURE_WORDS[use.quota.figure]),
-            number(use.quota.limit),
-            number(use.refused_count),
-            span(use.waited_duration.ToMilliseconds() / 1000),
-            span(use.age_duration.ToMilliseconds() / 1000),
-        )
-        for use in uses
-    ]
-    columns = ("At a quota", "Name", "Of", "Limit", "Refused", "Held back for", "Last, ago")
-    return (Table("Quotas that are used up", columns, rows),) if rows else ()
+def quota_blocks(broker_name: str, uses: Iterable[QuotaUse]) -> Sequence[Block]:
+    """What is used of quotas at a broker; nothing if nobody has one."""
+    rows = [BrokerQuotaUse(broker_name=broker_name, use=use) for use in uses]
+    return (uses_table("Quotas", rows),) if rows else ()
 
 
 async def transactions(ask: Asker, request: Request) -> Page:

@@ -3,16 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from grpc import aio
 
 from ariane.broker.v1 import broker_service_pb2 as broker_pb
 from ariane.broker.v1.broker_service_pb2_grpc import BrokerServiceServicer
-from ariane.common.v1.quota_pb2 import Quota, QuotaFigure, QuotaSubject, QuotaUse
 from ariane_broker.clients.client_table import ClientTable
 from ariane_broker.delay.delayed_counts import DelayedCounts
 from ariane_broker.errors.public_errors import client_not_attached
@@ -24,16 +22,15 @@ from ariane_broker.log.statistics import BrokerStatistics
 from ariane_broker.log.store_keeping import StoreKeeping
 from ariane_broker.naming.announcement import BrokerAnnouncement
 from ariane_broker.naming.broker_drain import BrokerDrain
+from ariane_broker.rpc.servicers.quota_uses import BrokerQuotas
 from ariane_broker.rpc.translation.wire_time import span_of, time_of
 from ariane_broker.settings import BrokerSettings
 from ariane_broker.state.state_files import BrokerState
 from ariane_broker.topics.unread_queues import UnreadQueue, UnreadQueues
 from ariane_servicekit import in_turns
-from ariane_servicekit.rpc.calls import current_call
 from ariane_storage.store import Store
 
 UNREAD_TOPICS_MAX: Final = 100
-QUOTA_USES_MAX: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +61,8 @@ class BrokerParts:
     """Whether it accepts messages."""
     unread: UnreadQueues
     """Finds queues that cannot be read."""
+    quotas: BrokerQuotas
+    """What is used of quotas."""
     version: str
     """The broker's version."""
     start_time_ms: int
@@ -96,7 +95,7 @@ class BrokerServicer(BrokerServiceServicer):
             delayed_messages=self._delayed_messages(),
             unread_topics=_unread_topics(await in_turns(parts.unread.walk())),
             clock=self._clock_state(),
-            quota_uses=_quota_uses(),
+            quota_uses=await parts.quotas.uses(),
         )
 
     async def DisconnectClient(
@@ -211,22 +210,3 @@ def _early_deletions(early: EarlyDeletions) -> broker_pb.EarlyDeletions:
         last_topics=early.last_topics,
         last_store_time_end=None if until_ms is None else time_of(until_ms),
     )
-
-
-def _quota_uses() -> Iterator[QuotaUse]:
-    """Who is at a quota of this process."""
-    call = current_call()
-    if call is None or call.gate is None:
-        return
-    for use, age_s in islice(call.gate.quotas.uses.lately(), QUOTA_USES_MAX):
-        yield QuotaUse(
-            quota=Quota(
-                figure=cast("QuotaFigure.ValueType", use.figure),
-                subject=cast("QuotaSubject.ValueType", use.subject),
-                name=use.name,
-                limit=use.limit,
-            ),
-            refused_count=use.refused_count,
-            waited_duration=span_of(use.waited_s),
-            age_duration=span_of(age_s),
-        )
