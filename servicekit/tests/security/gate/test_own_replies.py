@@ -42,6 +42,9 @@ def test_only_a_pull_by_the_own_tag_is_one_of_own_replies():
         pull(client_id="*", tag="*"),
         pull(client_id=" * ", tag=" * "),
         pull(client_id=" ", tag=" "),
+        # A tag expression is read without the spaces around it: it is the other client's.
+        pull(client_id=" id", tag=" id"),
+        pull(client_id="id\u3000", tag="id\u3000"),
         pull(client_id="a||b", tag="a||b"),
         pull(tag="other"),
         pull(kind=FILTER_KIND_SQL92),

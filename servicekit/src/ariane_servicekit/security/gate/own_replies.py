@@ -40,8 +40,9 @@ def own_replies(request: Any) -> OwnReplies | None:
         return None
     pull = getattr(request, "pull", request)
     tag = pull.client_id
-    # One tag as it is in records: an expression would mean all, or others as well.
-    if pull.consumer_group != REPLY_GROUP or tag.strip() in {"", "*"} or "|" in tag:
+    # One tag as it is in records: an expression would mean all, or others as well, and the spaces
+    # around a tag mean nothing, so that " a" would read what is for "a".
+    if pull.consumer_group != REPLY_GROUP or tag in {"", "*"} or "|" in tag or tag != tag.strip():
         return None
     topics = frozenset(position.topic for position in pull.positions)
     wanted = [(each.topic, each.filter.kind, each.filter.text) for each in pull.subscriptions]
