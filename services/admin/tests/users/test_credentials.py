@@ -165,6 +165,13 @@ async def test_only_a_super_user_gives_a_super_user_a_key(users, monkeypatch):
         delete = user_pb.DeleteCredentialRequest(user="root", credential_id="laptop")
         await refused(create(users, "root", "mine"), "ACCESS_DENIED")
         await refused(users.DeleteCredential(delete, None), "ACCESS_DENIED")
+        # Nor does he become a super user of the settings, of whom the database knows nothing.
+        top = user_pb.CreateUserRequest(user=user_pb.User(user="top", enabled=True))
+        await refused(users.CreateUser(top, None), "ACCESS_DENIED")
+        call._caller = Caller(CallerKind.USER, "", "top")
+        await users.CreateUser(top, None)
+        call._caller = Caller(CallerKind.USER, "", "anna")
+        await refused(create(users, "top", "mine"), "ACCESS_DENIED")
         call._caller = Caller(CallerKind.USER, "", "top")
         assert (await users.DeleteCredential(delete, None)).known
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -22,8 +23,12 @@ from ariane_namesrv.app import NamesrvApp
 from ariane_namesrv.settings import NamesrvSettings
 from ariane_sdk import ClusterClient
 from ariane_servicekit import Address, Machine, ServiceError, SystemClock, serving
+from ariane_servicekit.rpc import calls
+from ariane_servicekit.security.caller import Caller, CallerKind
+from ariane_servicekit.security.gate.access_mode import AccessMode
+from ariane_servicekit.security.gate.gate import Gate
 from ariane_servicekit.security.rights.rights import Rights
-from ariane_testkit.access_rules import entries_of
+from ariane_testkit.access_rules import entries_of, rules_of
 from ariane_testkit.free_ports import free_port
 from ariane_testkit.identities import told_identity
 
@@ -186,6 +191,57 @@ async def test_bad_entries_are_refused(policies, change):
     policy = policy_pb.AccessPolicy(user="role:r", entries=[rules.AccessEntry(**good), entry])
     request = policy_pb.UpdateAccessPolicyRequest(policy=policy)
     await refused(policies.UpdateAccessPolicy(request, None), "FIELD_INVALID")
+
+
+@on_sqlite
+async def test_nobody_gives_more_than_he_may_do(users, policies):
+    """Who may update users would else give himself, or one of his, every right."""
+    for name in ("anna", "shop"):
+        await users.CreateUser(user_pb.CreateUserRequest(user={"user": name}), None)
+
+    def put(subject, text, known_version=0):
+        policy = policy_pb.AccessPolicy(user=subject, entries=entries_of(text))
+        return policies.UpdateAccessPolicy(
+            policy_pb.UpdateAccessPolicyRequest(policy=policy, known_version=known_version), None
+        )
+
+    def roles(name, *wanted):
+        return users.UpdateUser(
+            user_pb.UpdateUserRequest(user=name, roles=user_pb.RoleList(roles=wanted)), None
+        )
+
+    await put("role:all", "allow SUBSCRIBE topic *")
+    await put("role:some", "allow PUBLISH topic order-1")
+    await put("shop", "allow PUBLISH topic *; deny PUBLISH topic secret")
+    await roles("shop", "all")
+    gate = Gate(AccessMode.CLOSED, int, super_users=frozenset({"top"}))
+    gate.change_rules(rules_of(1, "anna: allow CREATE,UPDATE user *; allow PUBLISH topic order-*"))
+    call = calls.Call("m", "r-1", None)
+    call.is_judged, call.gate, call._caller = True, gate, Caller(CallerKind.USER, "", "anna")
+    token = calls._CALL.set(call)
+    try:
+        for subject, text in (
+            ("anna", "allow CREATE,UPDATE user *; allow SUBSCRIBE topic *"),
+            ("role:some", "allow PUBLISH topic *"),
+            ("shop", "allow PUBLISH topic *"),
+        ):
+            await refused(put(subject, text), "ACCESS_DENIED")
+        await refused(roles("anna", "all"), "ACCESS_DENIED")
+        strong = user_pb.CreateUserRequest(user={"user": "mine", "roles": ["all"]})
+        await refused(users.CreateUser(strong, None), "ACCESS_DENIED")
+        # To give what she has, to take away, and to leave things as they are is hers.
+        await put(
+            "shop", "allow PUBLISH topic *; deny PUBLISH topic secret; allow GET topic order-7"
+        )
+        await put("shop", "deny PUBLISH topic secret")
+        await roles("shop", "some")
+        # Who has less by the key that he has shown gives nothing.
+        call._caller = replace(call.caller, scope=Rights(entries_of("allow PUBLISH topic *")))
+        await refused(put("shop", "allow PUBLISH topic order-8"), "ACCESS_DENIED")
+        call._caller = Caller(CallerKind.USER, "", "top")
+        await put("anna", "allow SUBSCRIBE topic *")
+    finally:
+        calls._CALL.reset(token)
 
 
 @on_sqlite

@@ -18,6 +18,7 @@ from time import monotonic
 from typing import Any, Final
 
 from ariane.common.v1 import access_pb2 as access
+from ariane.common.v1.access_rules_pb2 import AccessEntry
 from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane_servicekit.errors import ServiceError
 from ariane_servicekit.observability.logs import get_logger
@@ -254,6 +255,23 @@ class Gate:
             and caller.kind is CallerKind.USER
             and self._book.is_super(caller.name)
         )
+
+    def is_super_name(self, user: str) -> bool:
+        """Whether a user of this name is, or would be, a super user."""
+        return self._book.is_super(user)
+
+    def check_given(self, call: Call, entries: Iterable[AccessEntry]) -> None:
+        """Refuse a caller who gives others what he may not do himself.
+
+        Raises:
+            ServiceError: ACCESS_DENIED.
+        """
+        if not call.is_judged or call.caller.kind is not CallerKind.USER:
+            return
+        for entry in entries:
+            if not self._book.may_give(call.caller, entry):
+                what = f"{resource_word(entry.resource)} {entry.name or '*'}"
+                self._refuse(call, None, f"{call.caller} may not give rights on {what}")
 
     def show(self, call: Call, rule: MethodRule, answer: Any) -> Any:
         """Cut a list in an answer to what the caller may see; return the answer."""

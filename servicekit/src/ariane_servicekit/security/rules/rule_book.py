@@ -11,6 +11,7 @@ from typing import Final
 from ariane.common.v1 import access_rules_pb2 as rules
 from ariane_servicekit.security.caller import Caller
 from ariane_servicekit.security.identity.logins import PublicKey
+from ariane_servicekit.security.rights.covering import covers
 from ariane_servicekit.security.rights.explained import holds_from
 from ariane_servicekit.security.rights.rights import Both, Everything, Judge, Rights
 
@@ -96,6 +97,22 @@ class RuleBook:
         """Yield the entries that hold for a user from its address."""
         address = caller.address
         return (entry for entry in self._all_entries(caller) if holds_from(entry, address))
+
+    def may_give(self, caller: Caller, wanted: rules.AccessEntry) -> bool:
+        """Whether a user may give others what an entry names: nobody gives what he has not.
+
+        The bearer of a delegated key gives nothing.
+        """
+        if caller.scope is not None:
+            return False
+        if self.is_super(caller.name):
+            return True
+        held = [
+            entry
+            for entry in self._all_entries(caller)
+            if entry.decision == rules.ACCESS_DECISION_DENY or holds_from(entry, caller.address)
+        ]
+        return covers(held, wanted)
 
     def _all_entries(self, caller: Caller) -> Iterator[rules.AccessEntry]:
         user = self._users.get(caller.name)

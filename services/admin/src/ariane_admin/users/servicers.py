@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from grpc import aio
@@ -18,8 +18,10 @@ from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane_admin.servicers.times import milliseconds_in
 from ariane_admin.users.credential_check import checked_credential
 from ariane_admin.users.credential_store import CredentialStore
+from ariane_admin.users.giving import check_given, check_may_touch
 from ariane_admin.users.policy_check import (
     GRANTED_ACTIONS,
+    ROLE_PREFIX,
     check_description,
     check_entries,
     check_roles,
@@ -81,13 +83,15 @@ class UserServicer(UserServiceServicer):
         wanted = request.user
         kind = wanted.kind or rules.USER_KIND_NORMAL
         _check_kind(kind)
-        _check_may_make_super(kind)
+        check_may_touch(kind, wanted.user)
+        roles = check_roles(wanted.roles)
+        await self._check_roles((), roles)
         user = user_pb.User(
             user=check_user_name(wanted.user, "user.user"),
             kind=kind,
             enabled=wanted.enabled,
             description=check_description(wanted.description),
-            roles=check_roles(wanted.roles),
+            roles=roles,
         )
         created = await self._database.call(self._store.create_user, user)
         self._changed()
@@ -119,20 +123,25 @@ class UserServicer(UserServiceServicer):
         self, request: user_pb.UpdateUserRequest, context: _Context
     ) -> user_pb.UpdateUserResponse:
         """Change a user."""
-        await self._check_may_change(request.user)
+        present = await self._check_may_change(request.user)
+        known_version = request.known_version
         values: dict[str, Any] = {}
         if request.kind:
             _check_kind(request.kind)
-            _check_may_make_super(request.kind)
+            check_may_touch(request.kind, request.user)
             values["kind"] = int(request.kind)
         if request.HasField("enabled"):
             values["enabled"] = request.enabled
         if request.HasField("description"):
             values["description"] = check_description(request.description)
         if request.HasField("roles"):
-            values["roles"] = json.dumps(check_roles(request.roles.roles))
+            roles = check_roles(request.roles.roles)
+            values["roles"] = json.dumps(roles)
+            await self._check_roles(present.roles, roles)
+            # What was compared is what is replaced.
+            known_version = known_version or present.version
         user = await self._database.call(
-            self._store.update_user, request.user, request.known_version, values
+            self._store.update_user, request.user, known_version, values
         )
         self._changed()
         return user_pb.UpdateUserResponse(user=user)
@@ -187,14 +196,27 @@ class UserServicer(UserServiceServicer):
         self._changed()
         return user_pb.DeleteCredentialResponse(known=known)
 
-    async def _check_may_change(self, user: str) -> None:
-        """Refuse to touch a super user to callers who are none.
+    async def _check_may_change(self, user: str) -> user_pb.User:
+        """Return a user; refuse to touch a super user to callers who are none.
 
         Raises:
             ServiceError: USER_NOT_FOUND, ACCESS_DENIED.
         """
         present = await self._database.call(self._store.user, user)
-        _check_may_make_super(present.kind)
+        check_may_touch(present.kind, user)
+        return present
+
+    async def _check_roles(self, before: Iterable[str], after: Iterable[str]) -> None:
+        """Refuse roles that give a user more than the caller may do.
+
+        Raises:
+            ServiceError: ACCESS_DENIED.
+        """
+        for roles, has in ((set(after) - set(before), True), (set(before) - set(after), False)):
+            for role in sorted(roles):
+                policy = await self._database.call(self._store.policy, f"{ROLE_PREFIX}{role}")
+                old, new = ((), policy.entries) if has else (policy.entries, ())
+                check_given(old, new)
 
 
 class AccessPolicyServicer(AccessPolicyServiceServicer):
@@ -263,8 +285,12 @@ class AccessPolicyServicer(AccessPolicyServiceServicer):
         """Replace a policy."""
         subject = check_subject(request.policy.user)
         check_entries(request.policy.entries)
+        present = await self._database.call(self._store.policy, subject)
+        check_given(present.entries, request.policy.entries)
+        # What was compared is what is replaced.
+        known_version = request.known_version or present.version
         policy = await self._database.call(
-            self._store.update_policy, subject, request.policy.entries, request.known_version
+            self._store.update_policy, subject, request.policy.entries, known_version
         )
         self._changed()
         return policy_pb.UpdateAccessPolicyResponse(policy=policy)
@@ -316,21 +342,6 @@ class AccessPolicyServicer(AccessPolicyServiceServicer):
 def _check_kind(kind: int) -> None:
     if kind not in _KINDS:
         raise field_invalid("kind", "must be normal or super")
-
-
-def _check_may_make_super(kind: int) -> None:
-    """Refuse to touch super users to callers who are none: else every right would be theirs.
-
-    Raises:
-        ServiceError: ACCESS_DENIED.
-    """
-    call = current_call()
-    if kind != rules.USER_KIND_SUPER or call is None or not call.is_judged:
-        return
-    if not call.gate.is_super(call.caller):
-        raise ServiceError(
-            ErrorReason.ERROR_REASON_ACCESS_DENIED, "only a super user makes or changes super users"
-        )
 
 
 def _check_secret_may_travel() -> None:
