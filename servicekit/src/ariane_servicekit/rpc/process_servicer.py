@@ -24,6 +24,7 @@ from ariane_servicekit.observability.logs import get_logger
 from ariane_servicekit.rpc.admission import Phase
 from ariane_servicekit.rpc.pages import take_page
 from ariane_servicekit.rpc.server import RpcService
+from ariane_servicekit.security.gate.asking import require_super
 
 _log = get_logger(__name__)
 
@@ -34,6 +35,7 @@ _STAGES: Final = MappingProxyType(
         Phase.DRAINING: process_pb.PROCESS_STAGE_DRAINING,
     }
 )
+_ACCESS: Final = "access"
 _SETTINGS_DEFAULT: Final = 1000
 
 
@@ -113,6 +115,9 @@ class ProcessServicer(ProcessServiceServicer):
         request: process_pb.UpdateProcessSettingRequest,
         context: aio.ServicerContext[Any, Any],
     ) -> process_pb.UpdateProcessSettingResponse:
+        if request.name == _ACCESS:
+            # Else every right would be of those who may change the number of calls, too.
+            require_super("change who may call")
         setting = self._settings.change(request.name, request.value)
         _log.warning("setting_changed", setting=setting.row.name, value=setting.value)
         return process_pb.UpdateProcessSettingResponse(setting=_message(setting))

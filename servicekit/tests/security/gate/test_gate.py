@@ -387,6 +387,22 @@ async def test_changes_are_logged_with_who_made_them(probe):
     ]
 
 
+async def test_only_a_super_user_opens_what_is_closed(probe, refused):
+    async with probe() as served, telling(served.channel) as admin:
+        await admin.tell("anna: allow UPDATE,GET cluster")
+        stub = ProcessServiceStub(served.channel)
+
+        def change(name, value, metadata):
+            request = UpdateProcessSettingRequest(name=name, value=value)
+            return stub.UpdateProcessSetting(request, metadata=metadata)
+
+        await change("concurrent_calls_max", "77", ANNA)
+        for mode in ("open", "learn", "closed"):
+            assert (await refused(change("access", mode, ANNA)))[0] == "ACCESS_DENIED"
+        await change("access", "learn", ROOT)
+        await change("access", "closed", ANNA)
+
+
 async def test_a_user_for_whom_a_member_acts_is_judged_by_its_own_address(probe, refused):
     def acting(text):
         return (*as_member(MemberKind.ADMIN), (ACTING_KEY, text))

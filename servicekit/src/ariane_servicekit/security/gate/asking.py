@@ -107,6 +107,20 @@ def require_gateway() -> None:
         )
 
 
+def require_super(what: str) -> None:
+    """Refuse a caller of a closed process who is no super user.
+
+    Args:
+        what: What only these may do, for people.
+
+    Raises:
+        ServiceError: ACCESS_DENIED.
+    """
+    call = current_call()
+    if call is not None and call.is_judged and not call.gate.admits_super(call.caller):
+        raise ServiceError(ErrorReason.ERROR_REASON_ACCESS_DENIED, f"only a super user may {what}")
+
+
 def user_name() -> str:
     """The user of the call in work; empty for a member, a stranger, or outside of calls."""
     call = current_call()

@@ -256,6 +256,10 @@ class Gate:
             and self._book.is_super(caller.name)
         )
 
+    def admits_super(self, caller: Caller) -> bool:
+        """Whether a caller may do what is for super users; everybody unless closed."""
+        return self.mode is not AccessMode.CLOSED or self.is_super(caller)
+
     def is_super_name(self, user: str) -> bool:
         """Whether a user of this name is, or would be, a super user."""
         return self._book.is_super(user)
