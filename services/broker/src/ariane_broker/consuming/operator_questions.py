@@ -80,7 +80,7 @@ class OperatorQuestions:
         wanted = {each.topic for each in client.memberships[consumer_group].subscriptions}
         if message.topic not in {*wanted, dead_letter_topic(consumer_group)}:
             rule = f"must be of a message that group {consumer_group!r} subscribes to"
-            raise field_invalid("message_id", rule, f"one of topic {message.topic!r}")
+            raise field_invalid("message_id", rule, message_id)
         record = encode_record(message)
         return await self.questions.ask(
             client,
