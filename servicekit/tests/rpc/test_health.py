@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 import ariane_wire
+from ariane_servicekit.rpc import health as module
 from ariane_servicekit.rpc.health import HealthServicer
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
@@ -47,6 +49,33 @@ async def test_check_answers_for_the_process_and_each_service(health):
     assert caught.value.code() is grpc.StatusCode.NOT_FOUND
 
 
+async def is_refused(stream):
+    with suppress(grpc.aio.AioRpcError):
+        await next_status(stream)
+        return False
+    return await stream.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+async def test_watches_are_bounded_and_who_leaves_makes_room(health, monkeypatch):
+    """Strangers may watch, and are counted nowhere else: each of their streams costs memory."""
+    monkeypatch.setattr(module, "WATCHES_MAX", 4)
+    servicer, stub, _ = health
+    held = [watch(stub), watch(stub), watch(stub, "a.C")]
+    for stream in held:
+        await next_status(stream)
+    assert await is_refused(watch(stub))
+    # Another host has room yet, and single questions are always answered.
+    assert servicer._watches.enter("ipv4:10.0.0.1")
+    assert not servicer._watches.enter("ipv4:10.0.0.2")
+    servicer._watches.leave("ipv4:10.0.0.1")
+    await stub.Check(health_pb2.HealthCheckRequest())
+    held.pop().cancel()
+    async with asyncio.timeout(60):
+        while await is_refused(watch(stub)):
+            pass
+    servicer.close()
+
+
 async def test_watches_see_changes_also_when_another_watch_leaves(health):
     servicer, stub, _ = health
     first, second, stranger = watch(stub, "a.B"), watch(stub, "a.B"), watch(stub, "a.C")
@@ -74,7 +103,7 @@ async def test_closing_ends_watches_so_that_the_server_need_not_wait(health):
 async def test_a_close_while_an_answer_is_on_its_way_is_still_told():
     servicer = HealthServicer(["a.B"])
     servicer.set_serving(True)
-    answers = servicer.Watch(health_pb2.HealthCheckRequest(service=""), None)
+    answers = servicer._answers(health_pb2.HealthCheckRequest(service=""))
     assert (await anext(answers)).status == SERVING
     servicer.close()
     assert [answer.status async for answer in answers] == [NOT_SERVING]
@@ -84,7 +113,7 @@ async def test_a_condition_is_told_by_its_name_while_the_process_serves():
     holds = False
     servicer = HealthServicer(["a.B"], {"in-sync": lambda: holds})
     asked = health_pb2.HealthCheckRequest(service="in-sync")
-    answers = servicer.Watch(asked, None)
+    answers = servicer._answers(asked)
     holds = True
     assert (await anext(answers)).status == NOT_SERVING
     servicer.set_serving(True)

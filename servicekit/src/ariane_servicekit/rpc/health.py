@@ -7,8 +7,9 @@ watches outlive a graceful stop; therefore this one. ``Watch`` ends when the ser
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import suppress
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
+from contextlib import aclosing, suppress
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -22,6 +23,10 @@ SERVICE_UNKNOWN = health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
 
 LOOK_S: Final = 1.0
 """How often a watch looks whether a condition holds."""
+
+WATCHES_MAX: Final = 1024
+"""Watches of all clients at a time, of which one host may have three quarters: whoever reaches the
+port may watch, and each costs some kilobytes."""
 
 SERVICE_NAME = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
 
@@ -43,6 +48,7 @@ class HealthServicer(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # I
         self._serving = False
         self._closed = False
         self._changed = asyncio.Event()
+        self._watches = _Watches()
 
     def add_to(self, server: aio.Server) -> None:
         """Register the service."""
@@ -74,9 +80,20 @@ class HealthServicer(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # I
         )
 
     async def Watch(  # noqa: N802 - gRPC's name
-        self, request: Any, _context: aio.ServicerContext[Any, Any]
+        self, request: Any, context: aio.ServicerContext[Any, Any]
     ) -> AsyncIterator[Any]:
         """Answer now and with every change."""
+        host = context.peer().rpartition(":")[0]
+        if not self._watches.enter(host):
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many watch already")
+        try:
+            async with aclosing(self._answers(request)) as answers:
+                async for answer in answers:
+                    yield answer
+        finally:
+            self._watches.leave(host)
+
+    async def _answers(self, request: Any) -> AsyncGenerator[Any, None]:
         last = None
         while True:
             # All three are read at one moment: after a close during the yield, its status follows.
@@ -101,3 +118,26 @@ class HealthServicer(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # I
     def _tell(self) -> None:
         told, self._changed = self._changed, asyncio.Event()
         told.set()
+
+
+class _Watches:
+    """How many watch, in all and from each host."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._of_host: Counter[str] = Counter()
+
+    def enter(self, host: str) -> bool:
+        """Count one more of a host, if there is room for it; whether there is."""
+        if self.count >= WATCHES_MAX or self._of_host[host] >= WATCHES_MAX * 3 // 4:
+            return False
+        self.count += 1
+        self._of_host[host] += 1
+        return True
+
+    def leave(self, host: str) -> None:
+        """One of a host watches no more."""
+        self.count -= 1
+        self._of_host[host] -= 1
+        if not self._of_host[host]:
+            del self._of_host[host]
