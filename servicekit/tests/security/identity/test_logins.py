@@ -167,6 +167,36 @@ async def test_one_wrong_proof_of_a_connection_waits_at_a_time(logins, private, 
     assert begun == [0.25] * 2
 
 
+async def test_answers_that_wait_are_bounded_and_so_are_proofs_of_each_connection(
+    logins, private, monkeypatch
+):
+    """A wrong proof that waits is a call in work: many hosts together would keep others out."""
+    go_on, later = asyncio.Event(), []
+    loop = SimpleNamespace(call_later=lambda seconds, *call: later.append((seconds, *call)))
+
+    async def sleep(_seconds):
+        await go_on.wait()
+
+    foreign = SimpleNamespace(sleep=sleep, get_running_loop=lambda: loop)
+    monkeypatch.setattr(logins_module, "asyncio", foreign)
+    monkeypatch.setattr(logins_module, "WAITING_MAX", 2)
+    wrong = proof(private, b"n" * 32)
+    held = [asyncio.create_task(refused(logins, encrypted(), wrong)) for _ in range(2)]
+    await asyncio.sleep(0)
+    here = encrypted()
+    nonce = logins.begin(here)
+    assert "wrong, unknown" in await refused(logins, here, wrong)
+    # It is answered at once, and has no other proof looked at before its time.
+    assert "wrong, unknown" in await refused(logins, here, proof(private, nonce))
+    [(seconds, end, *arguments)] = later
+    assert seconds == 0.25
+    end(*arguments)
+    await logins.finish_by_key(here, proof(private, logins.begin(here)))
+    assert not any(task.done() for task in held)
+    go_on.set()
+    await asyncio.gather(*held)
+
+
 async def test_a_key_that_is_taken_away_or_has_ended(logins, keys, private, clock):
     here = encrypted()
     await logins.finish_by_key(here, proof(private, logins.begin(here)))

@@ -47,6 +47,11 @@ WRONG_S_MAX: Final = 5.0
 ones are answered at once: whoever guesses cannot keep an honest user out. Until that answer the
 connection has no other proof looked at, so a thousand a second cost as much as one."""
 
+WAITING_MAX: Final = 256
+"""Answers to wrong proofs that wait at a time, of all connections: each is a call in work, and many
+hosts together would have as many as there may be. Beyond it the answer comes at once, and the
+connection has its next proof looked at as late all the same."""
+
 PREFIX: Final = b"ariane-login-v1\0"
 _NOBODY: Final = bytes.fromhex("d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a")
 """A key that nobody has here: an unknown credential takes as long as a wrong signature."""
@@ -120,6 +125,7 @@ class Logins:
         self._insecure = insecure
         self._verifier = verifier
         self._budget = LineBudget(10)
+        self._waiting_count = 0
         self.tokens = SessionTokens(machine.chance)
         """For stubs that cannot log in on each connection."""
 
@@ -271,11 +277,20 @@ class Logins:
         # One answer of a connection waits: more would keep calls of others out.
         if _WAITS not in identity.notes:
             identity.notes[_WAITS] = True
-            try:
-                await asyncio.sleep(min(WRONG_S_FIRST * 2 ** min(wrong - 1, 10), WRONG_S_MAX))
-            finally:
-                del identity.notes[_WAITS]
+            await self._wait(identity, min(WRONG_S_FIRST * 2 ** min(wrong - 1, 10), WRONG_S_MAX))
         raise _invalid(_WRONG_TEXT)
+
+    async def _wait(self, identity: Identity, seconds: float) -> None:
+        """Have a connection wait until its next proof is looked at; its answer, too, if it may."""
+        if self._waiting_count >= WAITING_MAX:
+            asyncio.get_running_loop().call_later(seconds, identity.notes.pop, _WAITS, None)
+            return
+        self._waiting_count += 1
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            self._waiting_count -= 1
+            del identity.notes[_WAITS]
 
 
 def signed_text(
