@@ -203,6 +203,18 @@ async def test_members_that_may_act_for_users_have_the_rights_of_these(probe, re
     ]
 
 
+async def test_a_client_that_a_gateway_tells_of_is_no_super_user():
+    """A gateway that was taken over would be shown the half messages of all topics."""
+    gate = Gate(AccessMode.CLOSED, int, super_users=frozenset({"root"}))
+    gate.change_rules(rules_of(1, "anna: allow PUBLISH topic orders", "top: super"))
+    for kind, told in ((MemberKind.GATEWAY, False), (MemberKind.ADMIN, True)):
+        by = Caller(CallerKind.MEMBER, "", "m", member_kind=kind)
+        for name, allowed in (("root", told), ("top", told), ("anna", True)):
+            caller = Caller(CallerKind.USER, "", name, acting=by)
+            action, resource = access.ACTION_PUBLISH, access.RESOURCE_TOPIC
+            assert gate.allows(caller, action, resource, "orders") is allowed, (kind, name)
+
+
 async def test_servicers_ask_for_what_handles_touch(probe, refused):
     async def members(metadata):
         call = served.client.ListGroupMembers(

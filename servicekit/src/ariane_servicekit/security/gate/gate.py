@@ -220,7 +220,7 @@ class Gate:
         """Whether a user may do something now; nothing is counted. True unless closed."""
         if self.mode is not AccessMode.CLOSED or caller is None:
             return True
-        if caller.kind is not CallerKind.USER:
+        if caller.kind is not CallerKind.USER or self._is_proxy_of_super(caller):
             return False
         rights = self._judge_of(caller)
         return rights is not None and rights.allows(action, resource, name)
@@ -370,12 +370,16 @@ class Gate:
         if caller.kind is CallerKind.ANONYMOUS:
             self._refuse_unknown(call, "the caller has shown no credentials")
             return None
-        by = caller.acting
-        is_proxy = by is not None and by.member_kind is not MemberKind.ADMIN
-        if is_proxy and self._book.is_super(caller.name):
-            self._refuse(call, None, f"{by} may not act for a super user")
+        if self._is_proxy_of_super(caller):
+            self._refuse(call, None, f"{caller.acting} may not act for a super user")
             return None
         return caller
+
+    def _is_proxy_of_super(self, caller: Caller) -> bool:
+        """Whether a member acts for a super user, as admin alone may."""
+        by = caller.acting
+        is_proxy = by is not None and by.member_kind is not MemberKind.ADMIN
+        return is_proxy and self._book.is_super(caller.name)
 
     def _judge_of(self, caller: Caller) -> Judge | None:
         # Without a word of admin for too long, none but the super users of the settings are left.
