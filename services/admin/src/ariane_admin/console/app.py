@@ -32,6 +32,12 @@ from ariane_admin.console.change import (
 from ariane_admin.console.changes import CHANGES
 from ariane_admin.console.entered import entered_by
 from ariane_admin.console.entrance import SIGN_IN, Entrance, Reception
+from ariane_admin.console.forms import (
+    FORM_BYTES_MAX,
+    STRANGERS_FORM_BYTES_MAX,
+    FormTooLarge,
+    fields_of,
+)
 from ariane_admin.console.guard import FIELD, HEADERS, FormGuard
 from ariane_admin.console.pages import (
     alerts,
@@ -95,8 +101,6 @@ PAGES: Final[Mapping[str, Show]] = {
     "/audit/{sequence:int}": operations.entry,
     "/settings": operations.settings,
 }
-
-FORM_BYTES_MAX: Final = 5 << 20
 
 _HERE: Final = Path(__file__).parent
 
@@ -204,7 +208,7 @@ class Console:
 
     def _actor(self, act: Act) -> Callable[[Request], Awaitable[Response]]:
         async def respond(request: Request) -> Response:
-            given = await self._given(request)
+            given = await self._given(request, STRANGERS_FORM_BYTES_MAX)
             if isinstance(given, Page):
                 return self._answer(request, given)
             done = await act(request, given)
@@ -212,12 +216,14 @@ class Console:
 
         return respond
 
-    async def _given(self, request: Request) -> dict[str, str] | Page:
+    async def _given(self, request: Request, bytes_max: int) -> dict[str, str] | Page:
         """The fields of a form of this browser; or why it is none."""
-        if int(request.headers.get("content-length", "0")) > FORM_BYTES_MAX:
+        try:
+            given = await fields_of(request, bytes_max)
+        except FormTooLarge:
             return _refused("The form holds too much.", 413)
-        form = await request.form(max_files=0, max_part_size=FORM_BYTES_MAX)
-        given = {name: value for name, value in form.items() if isinstance(value, str)}
+        except TimeoutError:
+            return _refused("The form came too slowly.", 408)
         if not self._guard.is_own(request, given.pop(FIELD, "")):
             text = "This form was not made for this browser: go back, load it anew."
             return _refused(text, 403)
@@ -225,7 +231,7 @@ class Console:
 
     def _changer(self, path: str, change: Change) -> Callable[[Request], Awaitable[Response]]:
         async def respond(request: Request) -> Response:
-            given = await self._given(request)
+            given = await self._given(request, FORM_BYTES_MAX)
             if isinstance(given, Page):
                 return self._answer(request, given)
             if not given.pop("confirmed", ""):
