@@ -2,9 +2,11 @@
 
 import asyncio
 import gzip
+import socket
 import threading
 import urllib.error
 import urllib.request
+from contextlib import ExitStack, suppress
 
 import grpc
 import pytest
@@ -15,6 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from ariane_servicekit import Address
 from ariane_servicekit.observability import measures as measuring
+from ariane_servicekit.observability import metrics_page
 from ariane_servicekit.observability.measures import OTHER, SERIES_MAX, Measures, bounded, one
 from ariane_servicekit.observability.metrics_page import MetricsPage
 from ariane_servicekit.observability.telemetry import CallMetrics, Telemetry
@@ -104,6 +107,33 @@ async def page():
     yield served, measures
     await asyncio.to_thread(telemetry.close)
     await asyncio.to_thread(served.close)
+
+
+def test_who_holds_connections_has_no_more_threads_than_its_share(monkeypatch):
+    """Each connection has a thread, also of strangers whose handshake never ends."""
+    monkeypatch.setattr(metrics_page, "CONNECTIONS_OF_HOST_MAX", 3)
+    served = MetricsPage(Address("127.0.0.1", 0), CollectorRegistry())
+    with ExitStack() as opened:
+        opened.callback(served.close)
+
+        def connect():
+            link = socket.create_connection((served.address.host, served.address.port), 60)
+            return opened.enter_context(link)
+
+        def is_answered(link):
+            with suppress(ConnectionError):
+                link.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+                return link.recv(9) == b"HTTP/1.0 "
+            return False
+
+        held = [connect() for _ in range(3)]
+        assert not is_answered(connect())
+        assert not is_answered(connect())
+        assert is_answered(held[0])
+        for each in held[:2]:
+            each.close()
+        while not is_answered(connect()):
+            pass
 
 
 async def test_prometheus_reads_each_value_once(page):

@@ -9,11 +9,14 @@ from __future__ import annotations
 import gzip
 import socket
 import ssl
+from collections import Counter
 from collections.abc import Callable, Iterable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, Final
+
+from typing_extensions import override
 
 from ariane_servicekit.addresses import Address
 from ariane_servicekit.errors import StartRefused
@@ -28,6 +31,12 @@ _HANDSHAKE_S_MAX: Final = 5.0
 
 _SILENT_S_MAX: Final = 60.0
 """A peer that says nothing for so long holds its thread no longer."""
+
+CONNECTIONS_MAX: Final = 64
+"""Connections at a time, each with its thread; further ones are closed at once."""
+
+CONNECTIONS_OF_HOST_MAX: Final = 8
+"""Of these, how many one host may have: a reader needs one."""
 
 
 class MetricsPage:
@@ -107,19 +116,77 @@ def _server(
         listen.host, listen.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )
 
-    class Server(ThreadingHTTPServer):
-        address_family = family
-        daemon_threads = True
+    return _Server((listen.host, listen.port), Handler, family, tls)
 
-        def process_request_thread(self, request: Any, client_address: Any) -> None:
-            """Answer one connection, in its thread: a handshake that never ends holds nobody up."""
-            if tls is not None:
-                try:
-                    request.settimeout(_HANDSHAKE_S_MAX)
-                    request = tls().wrap_socket(request, server_side=True)
-                except (OSError, ValueError):
-                    self.shutdown_request(request)
-                    return
-            super().process_request_thread(request, client_address)
 
-    return Server((listen.host, listen.port), Handler)
+class _Server(ThreadingHTTPServer):
+    """A thread for each connection, and so many at most."""
+
+    daemon_threads = True
+
+    def __init__(
+        self,
+        address: tuple[str, int],
+        handler: type[BaseHTTPRequestHandler],
+        family: socket.AddressFamily,
+        tls: Callable[[], ssl.SSLContext] | None,
+    ) -> None:
+        self.address_family = family
+        self._tls = tls
+        self._places = _Places()
+        super().__init__(address, handler)
+
+    @override
+    def verify_request(self, request: Any, client_address: Any) -> bool:
+        return self._places.enter(client_address[0])
+
+    @override
+    def process_request(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request(request, client_address)
+        except BaseException:
+            self._places.leave(client_address[0])
+            raise
+
+    @override
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            self._answer(request, client_address)
+        finally:
+            self._places.leave(client_address[0])
+
+    def _answer(self, request: Any, client_address: Any) -> None:
+        """Answer a connection, in its thread: a handshake that never ends holds nobody else up."""
+        if self._tls is not None:
+            try:
+                request.settimeout(_HANDSHAKE_S_MAX)
+                request = self._tls().wrap_socket(request, server_side=True)
+            except (OSError, ValueError):
+                self.shutdown_request(request)
+                return
+        super().process_request_thread(request, client_address)
+
+
+class _Places:
+    """Connections that have a thread, counted by host."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._of_host: Counter[str] = Counter()
+
+    def enter(self, host: str) -> bool:
+        """Give a host one more place, if there is one; whether there is."""
+        with self._lock:
+            if self._of_host.total() >= CONNECTIONS_MAX:
+                return False
+            if self._of_host[host] >= CONNECTIONS_OF_HOST_MAX:
+                return False
+            self._of_host[host] += 1
+            return True
+
+    def leave(self, host: str) -> None:
+        """Give a place back."""
+        with self._lock:
+            self._of_host[host] -= 1
+            if not self._of_host[host]:
+                del self._of_host[host]
