@@ -21,7 +21,7 @@ INPUT_S_MAX = 10
 
 INSTRUMENTED = [
     *("ariane_admin", "ariane_broker", "ariane_gateway", "ariane_record", "ariane_servicekit"),
-    *("ariane_sql92", "ariane_storage", "jwt", "lark", "parsers", "yaml"),
+    *("ariane_sql92", "ariane_storage", "ariane_wire", "jwt", "lark", "parsers", "yaml"),
 ]
 """Packages whose branches lead it; whole names, no beginnings of names."""
 

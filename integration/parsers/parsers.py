@@ -8,6 +8,7 @@ import hmac
 import json
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any, Final, NamedTuple
 
 import jwt
@@ -41,14 +42,26 @@ from ariane_record.single.properties import decode_properties
 from ariane_record.single.view import iter_messages
 from ariane_servicekit import ServiceError
 from ariane_servicekit.configuration.openid_settings import OpenIdSettings
+from ariane_servicekit.security.caller import Caller, CallerKind, MemberKind, address_of_peer
 from ariane_servicekit.security.identity.delegations import PREFIX, delegated
+from ariane_servicekit.security.identity.identify import ACTING_KEY, acted_for, acting_text
 from ariane_servicekit.security.identity.openid import OpenIdVerifier
+from ariane_servicekit.security.rights.covering import covers
+from ariane_servicekit.security.rights.explained import plain_address
 from ariane_servicekit.security.rights.rights import Rights
 from ariane_servicekit.security.tls.member_names import MemberName, is_user_word
 from ariane_servicekit.security.tls.peer_names import user_rule
 from ariane_sql92 import ConditionInvalid, compile_condition
 from ariane_storage.state_file import decode_state, encode_state
 from ariane_testkit.virtual_clock import VirtualClock
+from ariane_wire.protocol.proxy_header import (
+    HEAD_OCTETS,
+    SIGNATURE,
+    ProxyHeaderWrong,
+    proxied_client,
+    proxy_head,
+)
+from ariane_wire.transport.peers import peer_text
 
 
 class Parser(NamedTuple):
@@ -169,6 +182,8 @@ def parse_policy(data: bytes) -> None:
     rights = Rights(entries)
     for name in ("order-1", "", "%RETRY%g"):
         rights.allows(access.ACTION_PUBLISH, access.RESOURCE_TOPIC, name)
+    for entry in entries:
+        covers(entries, entry)
 
 
 def parse_rocketmq(data: bytes) -> None:
@@ -326,6 +341,29 @@ SIGNED: Final = (
     f"{hmac.digest(b'secret', _DATE.encode(), 'sha1').hex()}\n{_DATE}"
 ).encode()
 
+
+def parse_proxy(data: bytes) -> None:
+    """The header of a proxy: whom it names is an address as callers have it, or nobody."""
+    head = proxy_head(data[:HEAD_OCTETS])
+    client = proxied_client(head, data[HEAD_OCTETS:])
+    if client is not None:
+        assert not head.is_own
+        assert str(plain_address(address_of_peer(peer_text(*client)))) == client[0]
+
+
+def parse_acting(data: bytes) -> None:
+    """Whom a member acts for: what comes out says itself the same way, and is no member."""
+    text = data.decode()
+    context = SimpleNamespace(invocation_metadata=lambda: ((ACTING_KEY, text),))
+    caller = acted_for(ADMIN, context)  # type: ignore[arg-type]  # no more of it is looked at
+    assert (caller.kind, caller.acting) == (CallerKind.USER, ADMIN)
+    again = SimpleNamespace(invocation_metadata=lambda: ((ACTING_KEY, acting_text(caller)),))
+    assert acted_for(ADMIN, again) == caller  # type: ignore[arg-type]
+
+
+ADMIN: Final = Caller(CallerKind.MEMBER, "", "a1", member_kind=MemberKind.ADMIN, cluster="main")
+_PROXIED: Final = SIGNATURE + bytes((0x21, 0x11, 0, 14)) + bytes(range(10, 22)) + b"\3\0"
+
 PARSERS: Final[Mapping[str, Parser]] = {
     "token": Parser(
         parse_token,
@@ -338,6 +376,20 @@ PARSERS: Final[Mapping[str, Parser]] = {
         parse_name,
         (UnicodeDecodeError,),
         (b"ariane://main/broker/broker-a", b"ariane://main/user/anna", b"spiffe://x/user/ben"),
+    ),
+    "acting": Parser(
+        parse_acting,
+        (UnicodeDecodeError, ServiceError),
+        (b"anna", b"anna ops etl;10.1.2.3", b"anna;2001:db8::1"),
+    ),
+    "proxy": Parser(
+        parse_proxy,
+        (ProxyHeaderWrong,),
+        (
+            _PROXIED,
+            SIGNATURE + bytes((0x20, 0, 0, 0)),
+            SIGNATURE + bytes((0x21, 0x21, 0, 36)) + bytes(36),
+        ),
     ),
     "policy": Parser(parse_policy, (DecodeError, ServiceError), (POLICY.SerializeToString(), b"")),
     "rocketmq": Parser(parse_rocketmq, (UnicodeDecodeError,), (PLAIN_ACL, LIST, b"anna:planted\n")),
