@@ -57,7 +57,8 @@ class ServerOptions(ConnectionOptions):
     can have in work; a server for others says how many calls it takes in all by
     ``maximum_concurrent_rpcs``."""
     connections_max: int = 10_000
-    """Connections at a time; one beyond them is closed at once. 10,000."""
+    """Connections at a time; one beyond them is closed at once, and so is one of a host that has
+    three quarters of them: others find a place. 10,000."""
     proxy_networks: tuple[IPv4Network | IPv6Network, ...] = ()
     """Connections from these networks begin with the header of the PROXY protocol, version 2, and
     their peer is the client that it names; one without is dropped. None by default."""

@@ -86,27 +86,55 @@ async def test_an_idle_connection_is_cheap(traced):
     assert held / IDLE <= IDLE_OCTETS_MAX
 
 
+def connected(address, count, source="127.0.0.1"):
+    host, port = address.split(":")
+    made = [
+        socket.create_connection((host, int(port)), source_address=(source, 0))
+        for _ in range(count)
+    ]
+    for each in made:
+        each.setblocking(False)  # noqa: FBT003 - the name of the method says it.
+    return made
+
+
+def refused(connections):
+    """How many of some connections the server has closed; all are closed then."""
+    count = 0
+    for each in connections:
+        try:
+            count += each.recv(1) == b""
+        except BlockingIOError:
+            continue
+        except ConnectionResetError:
+            count += 1
+        finally:
+            each.close()
+    return count
+
+
 async def test_connections_beyond_the_limit_are_closed_at_once():
     options = ariane_wire.ServerOptions(connections_max=10)
     async with attacked(options=options) as (address, _, echo):
-        host, port = address.split(":")
-        connections = [socket.create_connection((host, int(port))) for _ in range(30)]
-        for each in connections:
-            each.setblocking(False)  # noqa: FBT003 - the name of the method says it.
+        connections = connected(address, 30)
         await turns(50)
         assert await echo(b"meanwhile") == b"meanwhile"
-        refused = 0
-        for each in connections:
-            try:
-                refused += each.recv(1) == b""
-            except BlockingIOError:
-                continue
-            except ConnectionResetError:
-                refused += 1
-            finally:
-                each.close()
         # The honest client has one of the ten.
-        assert refused == 30 - 9
+        assert refused(connections) == 30 - 9
+
+
+async def test_one_host_does_not_have_all_connections():
+    """Who has proved nothing may hold connections, too: others still find a place."""
+    options = ariane_wire.ServerOptions(connections_max=24)
+    async with attacked(options=options) as (address, _, echo):
+        for _ in range(2):  # What is given back may be had again.
+            here = connected(address, 40)
+            await turns(50)
+            elsewhere = connected(address, 10, "127.0.0.2")
+            await turns(50)
+            assert await echo(b"meanwhile") == b"meanwhile"
+            # Of 24 a host has 18, and the honest client is one of the first host's.
+            assert (refused(here), refused(elsewhere)) == (40 - 17, 10 - 6)
+            await turns(50)
 
 
 async def test_a_handshake_that_never_ends_is_ended():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import copy_context
@@ -39,6 +40,9 @@ if TYPE_CHECKING:
 _log: Final = logging.getLogger("ariane_wire.server")
 _HOLDING: Final = "the server's certificate"
 _TOO_MANY: Final = "Concurrent RPC limit exceeded!"
+
+HOST_SHARE_MIN: Final = 16
+"""Connections that one host may have in any case: a smaller share would be useless."""
 
 
 class ConnectionWatch(Protocol):
@@ -81,6 +85,7 @@ class Server(aio.Server):
         self._bound: list[BoundPort] = []
         self._listeners: list[Listening] = []
         self._lives: dict[ServerConnection, ConnectionLife] = {}
+        self._of_host: Counter[str] = Counter()
         self._totals = Totals()
         self._number = 0
         self._calls: dict[ServerCall, None] = {}
@@ -204,12 +209,17 @@ class Server(aio.Server):
                 link.transport.abort()
             return
         life.begin(link)
-        if self._watch is not None and not self._watch.opened(life.peer):
+        host = _host_of(life.peer)
+        share = max(HOST_SHARE_MIN, self.options.connections_max * 3 // 4)
+        if self._of_host[host] >= share or (
+            self._watch is not None and not self._watch.opened(life.peer)
+        ):
             life.close()
             if link.transport is not None:
                 link.transport.abort()
             return
         self._lives[life.connection] = life
+        self._of_host[host] += 1
 
     def _lost(self, link: Link, text: str) -> None:
         life = self._lives.pop(cast("ServerConnection", link.connection), None)
@@ -217,6 +227,10 @@ class Server(aio.Server):
             if link.connection.fault is not None:
                 _log.info("the connection of %s was ended: %s", life.identity.peer, text)
             life.close()
+            host = _host_of(life.peer)
+            self._of_host[host] -= 1
+            if not self._of_host[host]:
+                del self._of_host[host]
             if self._watch is not None:
                 self._watch.closed(life.peer, life.notes)
             self._totals.add(life.connection)
@@ -373,3 +387,8 @@ class Server(aio.Server):
 def _fault_code(head: RequestHead) -> StatusCode:
     """The status of a call that is refused for its head."""
     return StatusCode.INTERNAL if head.method else StatusCode.RESOURCE_EXHAUSTED
+
+
+def _host_of(peer: str) -> str:
+    """The host of a peer in the form of grpcio, whatever its port."""
+    return peer.rpartition(":")[0]
