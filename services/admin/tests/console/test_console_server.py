@@ -100,6 +100,23 @@ async def test_connections_are_bounded(context, connect, monkeypatch):
             writer.close()
 
 
+async def test_one_host_does_not_have_all_connections(monkeypatch):
+    monkeypatch.setattr(server, "CONNECTIONS_MAX", 24)
+    monkeypatch.setattr(server, "REQUEST_S_MAX", 1000)
+    async with served(None) as address, asyncio.timeout(30):
+        held = [await asyncio.open_connection(address.host, address.port) for _ in range(18)]
+        reader, one_more = await asyncio.open_connection(address.host, address.port)
+        with suppress(ConnectionError):
+            assert await reader.read() == b""
+        reader, elsewhere = await asyncio.open_connection(
+            address.host, address.port, local_addr=("127.0.0.2", 0)
+        )
+        elsewhere.write(REQUEST)
+        assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+        for writer in (*(each for _, each in held), one_more, elsewhere):
+            writer.close()
+
+
 async def test_a_browser_behind_a_proxy_is_known_by_its_own_address(context):
     body = bytes((10, 7, 0, 1, 10, 0, 0, 2, 0, 80, 1, 187))
     header = SIGNATURE + b"\x21\x11\x00\x0c" + body

@@ -24,7 +24,10 @@ from ariane_wire.transport.ports import Networks
 STOP_S: Final = 3
 
 CONNECTIONS_MAX: Final = 500
-"""Connections of browsers; more are answered by 503."""
+"""Connections of browsers; more are answered by 503, and one host has three quarters at most."""
+
+HOST_SHARE_MIN: Final = 16
+"""Connections that one host may have in any case: a browser opens several."""
 
 ALPN: Final = "http/1.1"
 
@@ -41,10 +44,18 @@ class _Connection(H11Protocol):
     told_peer = ""
     """The client that a proxy has named; empty for the connection's own."""
 
+    host = ""
+    """The address of the client."""
+
     @override
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self.app_state = {**self.app_state, PEER: identity(transport, 0, self.told_peer)}
+        peer = identity(transport, 0, self.told_peer)
+        self.app_state = {**self.app_state, PEER: peer}
+        self.host = address_of_peer(peer.peer)
+        here = sum(getattr(each, "host", "") == self.host for each in self.connections)
+        if here > max(HOST_SHARE_MIN, CONNECTIONS_MAX * 3 // 4):
+            transport.close()
         if self.told_peer:
             self.client = (address_of_peer(self.told_peer), 0)
         self._head: asyncio.TimerHandle | None = None
