@@ -21,8 +21,8 @@ def membership(group, text="*", kind=subscription_pb.FILTER_KIND_TAG, **fields):
     return client_pb.Membership(consumer_group=group, subscriptions=[subscription], **fields)
 
 
-def hello(client_id, *memberships):
-    content = client_pb.ClientHello(client_id=client_id, memberships=memberships)
+def hello(client_id, *memberships, **fields):
+    content = client_pb.ClientHello(client_id=client_id, memberships=memberships, **fields)
     return client_pb.AttachRequest(hello=content)
 
 
@@ -193,6 +193,9 @@ async def test_members_of_one_group_name_one_uploaded_filter(broker, refused):
     call.cancel()
 
 
+OWNED = client_pb.OwnedQueues(topic="orders", broker_name="b" * 256)
+
+
 @pytest.mark.parametrize(
     ("request_", "reason"),
     [
@@ -206,6 +209,14 @@ async def test_members_of_one_group_name_one_uploaded_filter(broker, refused):
         (hello("a", membership("group", "a ||")), "FILTER_EXPRESSION_INVALID"),
         (hello("a", membership("group", "late@1", UPLOADED)), "FILTER_EXPRESSION_INVALID"),
         (hello("a", membership("group", model=77)), "FIELD_INVALID"),
+        # Whoever is known may attach, and the broker keeps all that he says.
+        (hello("a", language="x" * 256), "FIELD_INVALID"),
+        (hello("a", sdk_version="x" * 256), "FIELD_INVALID"),
+        (hello("a", incarnation="x" * 256), "FIELD_INVALID"),
+        (hello("a", producer_groups=["x" * 128] * 513), "FIELD_INVALID"),
+        (hello("a", membership("group", zone="x" * 256)), "FIELD_INVALID"),
+        (hello("a", membership("group", strategy="x" * 256)), "FIELD_INVALID"),
+        (hello("a", membership("group", owned_queues=[OWNED])), "FIELD_INVALID"),
     ],
 )
 async def test_senseless_hellos_are_refused(broker, refused, request_, reason):

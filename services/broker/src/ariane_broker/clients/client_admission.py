@@ -18,6 +18,12 @@ from ariane_servicekit import field_invalid
 
 GROUPS_MAX: Final = 1024
 SUBSCRIPTIONS_MAX: Final = 1024
+WORD_LENGTH_MAX: Final = 255
+"""Characters of each word that a client says of itself: all are kept for as long as it is here, and
+who may not do anything may attach as well."""
+
+PRODUCER_GROUPS_LENGTH_MAX: Final = 64 << 10
+"""Characters of the names of all producer groups of a client."""
 
 
 class ClientAdmission:
@@ -50,8 +56,13 @@ class ClientAdmission:
         if not hello.client_id:
             raise field_invalid("hello.client_id", "must be set")
         check_client_id(hello.client_id, "hello.client_id")
+        for field in ("language", "sdk_version", "incarnation"):
+            _check_word(getattr(hello, field), f"hello.{field}")
         if len(hello.producer_groups) > GROUPS_MAX:
             raise field_invalid("hello.producer_groups", f"must be at most {GROUPS_MAX}")
+        if sum(map(len, hello.producer_groups)) > PRODUCER_GROUPS_LENGTH_MAX:
+            rule = f"must have at most {PRODUCER_GROUPS_LENGTH_MAX} characters in all"
+            raise field_invalid("hello.producer_groups", rule)
         await self._check(hello.memberships)
         return self._table.attach(hello, address, outbox)
 
@@ -73,11 +84,22 @@ class ClientAdmission:
         if len({membership.consumer_group for membership in memberships}) < len(memberships):
             raise field_invalid("memberships", "must not name a group twice")
         for membership in memberships:
+            _check_word(membership.strategy, "memberships.strategy")
+            _check_word(membership.zone, "memberships.zone")
+            for topic, broker_name, _ in membership.owned:
+                _check_word(topic, "memberships.owned_queues.topic")
+                _check_word(broker_name, "memberships.owned_queues.broker_name")
             if len(membership.subscriptions) > SUBSCRIPTIONS_MAX:
                 raise field_invalid("memberships.subscriptions", f"at most {SUBSCRIPTIONS_MAX}")
             for subscription in membership.subscriptions:
+                _check_word(subscription.topic, "memberships.subscriptions.topic")
                 check_filter(subscription.filter)
             broadcasting = membership.model is ConsumeModel.BROADCASTING
             await self._groups.admit(membership.consumer_group, broadcasting=broadcasting)
             if not broadcasting:
                 await self._make_topic(retry_topic(membership.consumer_group))
+
+
+def _check_word(text: str, field: str) -> None:
+    if len(text) > WORD_LENGTH_MAX:
+        raise field_invalid(field, f"must be at most {WORD_LENGTH_MAX} characters")

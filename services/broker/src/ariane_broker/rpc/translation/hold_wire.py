@@ -7,6 +7,7 @@ from itertools import islice
 from typing import Final
 
 from ariane.broker.v1 import client_question_pb2 as question_pb
+from ariane_broker.clients.client_admission import WORD_LENGTH_MAX
 from ariane_broker.clients.queue_hold import CAUSE_LENGTH_MAX, HOLDS_MAX, HoldReason, QueueHold
 from ariane_broker.rpc.translation.wire_time import span_of
 from ariane_record.control_characters import shown
@@ -24,9 +25,9 @@ def holds_of(holds: Iterable[question_pb.QueueHold]) -> tuple[QueueHold, ...]:
     """Convert what a client says; reasons that are not known are left out."""
     return tuple(
         QueueHold(
-            consumer_group=hold.consumer_group,
-            topic=hold.topic,
-            broker_name=hold.broker_name,
+            consumer_group=hold.consumer_group[:WORD_LENGTH_MAX],
+            topic=hold.topic[:WORD_LENGTH_MAX],
+            broker_name=hold.broker_name[:WORD_LENGTH_MAX],
             queue_id=hold.queue_id,
             reason=_REASONS[hold.reason],
             queue_offset=hold.queue_offset,
