@@ -74,7 +74,11 @@ async def test_what_a_member_holds_is_known_until_it_says_otherwise(broker):
     hold.age.FromSeconds(90)
     hold.remaining.FromMilliseconds(30)
     unknown = question_pb.QueueHold(consumer_group="group", topic="orders", reason=77)
-    for holds in ([hold, unknown], []):
+    # Of groups that it is no member of, it has nothing to say.
+    foreign = question_pb.QueueHold()
+    foreign.CopyFrom(hold)
+    foreign.consumer_group = "foreign"
+    for holds in ([hold, unknown, foreign], []):
         heartbeat = client_pb.ClientHeartbeat(holds=holds)
         await call.write(client_pb.AttachRequest(heartbeat=heartbeat))
         await next_notice(call, "heartbeat_accepted")

@@ -318,7 +318,7 @@ class ClientServicer(ClientServiceServicer):
                     if request.heartbeat.memberships_changed:
                         memberships = memberships_of(request.heartbeat.memberships)
                         await self._admission.change_memberships(client, memberships)
-                    client.holds = holds_of(request.heartbeat.holds)
+                    client.holds = holds_of(request.heartbeat.holds, client.memberships)
                     client.holds_told = client.last_heard
                     client.outbox.put(HeartbeatHeard())
                     await in_turns(relayed.beat())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from itertools import islice
 from typing import Final
 
@@ -21,11 +21,13 @@ _REASONS: Final = {
 _REASON_VALUES: Final = {reason: value for value, reason in _REASONS.items()}
 
 
-def holds_of(holds: Iterable[question_pb.QueueHold]) -> tuple[QueueHold, ...]:
-    """Convert what a client says; reasons that are not known are left out."""
+def holds_of(
+    holds: Iterable[question_pb.QueueHold], groups: Container[str]
+) -> tuple[QueueHold, ...]:
+    """Convert what a client says of its groups; reasons that are not known are left out."""
     return tuple(
         QueueHold(
-            consumer_group=hold.consumer_group[:WORD_LENGTH_MAX],
+            consumer_group=hold.consumer_group,
             topic=hold.topic[:WORD_LENGTH_MAX],
             broker_name=hold.broker_name[:WORD_LENGTH_MAX],
             queue_id=hold.queue_id,
@@ -37,7 +39,7 @@ def holds_of(holds: Iterable[question_pb.QueueHold]) -> tuple[QueueHold, ...]:
             remaining_ms=(hold.remaining.ToMilliseconds() if hold.HasField("remaining") else None),
         )
         for hold in islice(holds, HOLDS_MAX)
-        if hold.reason in _REASONS
+        if hold.reason in _REASONS and hold.consumer_group in groups
     )
 
 
