@@ -290,6 +290,18 @@ async def test_a_sink_belongs_to_who_noted_it_first(running_closed, refused):
         await (await broker.of("olga")).sinks.DeleteSink(delete)
 
 
+async def test_who_may_send_nothing_notes_no_sink(running_closed, refused):
+    """A sink whose rows name topics names none itself, and each note is a record of the log."""
+    async with running_closed(
+        "anna: allow PUBLISH topic order-*", "bert: allow SUBSCRIBE topic *; allow CREATE group *"
+    ) as broker:
+        anna, bert = [await broker.of(name) for name in ("anna", "bert")]
+        home = sink_pb.SinkHome(broker_name="broker-a")
+        note = sink_pb.NoteSinkHomeRequest(query_id="q", home=home)
+        assert (await refused(bert.sinks.NoteSinkHome(note))).reason == "ACCESS_DENIED"
+        assert (await anna.sinks.NoteSinkHome(note)).home.broker_name == "broker-a"
+
+
 async def test_a_held_pull_ends_with_its_right(running_closed, refused):
     async with running_closed(f"anna: {CONSUMER}") as broker:
         root, anna = await broker.of("root"), await broker.of("anna")

@@ -39,6 +39,17 @@ def require_publish(topic: str) -> None:
     require(access.ACTION_PUBLISH, access.RESOURCE_TOPIC, topic)
 
 
+def require_publish_some() -> None:
+    """Ask for the right to send to any topic at all.
+
+    Raises:
+        ServiceError: ACCESS_DENIED.
+    """
+    call = current_call()
+    if call is not None and call.is_judged:
+        call.gate.require_some(call, access.ACTION_PUBLISH, access.RESOURCE_TOPIC)
+
+
 def require_subscribe(topics: Iterable[str]) -> None:
     """Ask for the right to read topics.
 

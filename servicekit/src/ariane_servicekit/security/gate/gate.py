@@ -206,6 +206,20 @@ class Gate:
         if rights is not None:
             self._ask_one(call, caller, rights, Use(caller.name, action, resource, name))
 
+    def require_some(self, call: Call, action: int, resource: int) -> None:
+        """Ask for a right on whatever name, where an admitted call names none.
+
+        Raises:
+            ServiceError: ACCESS_DENIED.
+        """
+        caller = call.caller
+        if not call.is_judged or caller.kind is CallerKind.MEMBER:
+            return
+        rights = self._judge_of(caller)
+        if rights is not None and not rights.allows_some(action, resource):
+            what = f"{action_word(action)} any {resource_word(resource)}"
+            self._refuse(call, None, f"{caller} may not {what}")
+
     def require_delegated(self, call: Call, action: int, resource: int, name: str) -> None:
         """Ask for a right on what the user owns: only a delegation can lack it.
 

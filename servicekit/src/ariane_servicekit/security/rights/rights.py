@@ -33,12 +33,20 @@ class Judge(Protocol):
         """Whether it may."""
         ...
 
+    def allows_some(self, action: int, resource: int) -> bool:
+        """Whether it may for some name, as far as entries that allow say."""
+        ...
+
 
 class Everything:
     """The rights of a super user."""
 
     def allows(self, action: int, resource: int, name: str) -> bool:  # noqa: ARG002
         """Whether it may: always."""
+        return True
+
+    def allows_some(self, action: int, resource: int) -> bool:  # noqa: ARG002
+        """Whether it may for some name: always."""
         return True
 
 
@@ -51,6 +59,10 @@ class Both:
     def allows(self, action: int, resource: int, name: str) -> bool:
         """Whether all of them allow it."""
         return all(judge.allows(action, resource, name) for judge in self._judges)
+
+    def allows_some(self, action: int, resource: int) -> bool:
+        """Whether each of them allows it for some name."""
+        return all(judge.allows_some(action, resource) for judge in self._judges)
 
 
 class Rights:
@@ -85,6 +97,10 @@ class Rights:
                 self._answers.clear()
             answer = self._answers[key] = self._decide(*judged(action, resource, name))
         return answer
+
+    def allows_some(self, action: int, resource: int) -> bool:
+        """Whether an entry allows the user something, of whatever name."""
+        return (action, resource) in self._allowed
 
     def _decide(self, action: int, resource: int, name: str) -> bool:
         whole = is_of_system(resource, name)

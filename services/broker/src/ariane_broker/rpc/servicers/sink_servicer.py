@@ -23,7 +23,11 @@ from ariane_broker.spark_batches.records.batch_names import check_batch
 from ariane_broker.spark_batches.records.batch_records import BatchKey
 from ariane_broker.spark_batches.sinks import SinkReport, Sinks
 from ariane_servicekit import in_turns
-from ariane_servicekit.security.gate.asking import require_sink, user_name
+from ariane_servicekit.security.gate.asking import (
+    require_publish_some,
+    require_sink,
+    user_name,
+)
 
 
 class SinkServicer(SinkServiceServicer):
@@ -51,6 +55,9 @@ class SinkServicer(SinkServiceServicer):
         """Store the home of a sink."""
         if self._sinks.is_known(request.query_id):
             self._check_owner(access.ACTION_UPDATE, request.query_id)
+        elif not request.topic:
+            # Its rows name topics, each of which is asked for; but a note is written before.
+            require_publish_some()
         home = await self._sinks.note_home(
             request.query_id, request.topic, home_of(request.home), user_name()
         )
