@@ -93,6 +93,7 @@ class AccessPolicyServiceServicer(object):
 
     def UpdateAccessPolicy(self, request, context):
         """Replaces a user's policy; an empty one takes all rights away. Holds everywhere within seconds.
+        Nobody adds an entry that allows more than he may do himself, or takes one away that denies it.
         Errors: USER_NOT_FOUND, RESOURCE_CHANGED, FIELD_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

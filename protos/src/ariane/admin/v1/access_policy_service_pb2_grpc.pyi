@@ -46,6 +46,7 @@ class AccessPolicyServiceStub:
     """
     UpdateAccessPolicy: _grpc.UnaryUnaryMultiCallable[_access_policy_service_pb2.UpdateAccessPolicyRequest, _access_policy_service_pb2.UpdateAccessPolicyResponse]
     """Replaces a user's policy; an empty one takes all rights away. Holds everywhere within seconds.
+    Nobody adds an entry that allows more than he may do himself, or takes one away that denies it.
     Errors: USER_NOT_FOUND, RESOURCE_CHANGED, FIELD_INVALID.
     """
     CheckAccess: _grpc.UnaryUnaryMultiCallable[_access_policy_service_pb2.CheckAccessRequest, _access_policy_service_pb2.CheckAccessResponse]
@@ -77,6 +78,7 @@ class AccessPolicyServiceAsyncStub(AccessPolicyServiceStub):
     """
     UpdateAccessPolicy: _aio.UnaryUnaryMultiCallable[_access_policy_service_pb2.UpdateAccessPolicyRequest, _access_policy_service_pb2.UpdateAccessPolicyResponse]  # type: ignore[assignment]
     """Replaces a user's policy; an empty one takes all rights away. Holds everywhere within seconds.
+    Nobody adds an entry that allows more than he may do himself, or takes one away that denies it.
     Errors: USER_NOT_FOUND, RESOURCE_CHANGED, FIELD_INVALID.
     """
     CheckAccess: _aio.UnaryUnaryMultiCallable[_access_policy_service_pb2.CheckAccessRequest, _access_policy_service_pb2.CheckAccessResponse]  # type: ignore[assignment]
@@ -123,6 +125,7 @@ class AccessPolicyServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_access_policy_service_pb2.UpdateAccessPolicyResponse, _abc.Awaitable[_access_policy_service_pb2.UpdateAccessPolicyResponse]]:
         """Replaces a user's policy; an empty one takes all rights away. Holds everywhere within seconds.
+        Nobody adds an entry that allows more than he may do himself, or takes one away that denies it.
         Errors: USER_NOT_FOUND, RESOURCE_CHANGED, FIELD_INVALID.
         """
 

@@ -82,7 +82,8 @@ class UserServiceServicer(object):
     """
 
     def CreateUser(self, request, context):
-        """Creates a user, without credentials and without rights.
+        """Creates a user, without credentials, and without rights but those of its roles: which nobody
+        gives beyond what he may do himself.
         Errors: USER_EXISTS, FIELD_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -106,7 +107,8 @@ class UserServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def UpdateUser(self, request, context):
-        """Changes a user. A disabled user is refused everywhere within seconds.
+        """Changes a user. A disabled user is refused everywhere within seconds. Nobody gives roles, or
+        takes them away, by which the user could do more than he himself.
         Errors: USER_NOT_FOUND, RESOURCE_CHANGED, FIELD_INVALID, also for disabling the last enabled
         super user.
         """

@@ -34,7 +34,8 @@ class UserServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> UserServiceAsyncStub: ...
     CreateUser: _grpc.UnaryUnaryMultiCallable[_user_service_pb2.CreateUserRequest, _user_service_pb2.CreateUserResponse]
-    """Creates a user, without credentials and without rights.
+    """Creates a user, without credentials, and without rights but those of its roles: which nobody
+    gives beyond what he may do himself.
     Errors: USER_EXISTS, FIELD_INVALID.
     """
     GetUser: _grpc.UnaryUnaryMultiCallable[_user_service_pb2.GetUserRequest, _user_service_pb2.GetUserResponse]
@@ -46,7 +47,8 @@ class UserServiceStub:
     Errors: PAGE_TOKEN_INVALID.
     """
     UpdateUser: _grpc.UnaryUnaryMultiCallable[_user_service_pb2.UpdateUserRequest, _user_service_pb2.UpdateUserResponse]
-    """Changes a user. A disabled user is refused everywhere within seconds.
+    """Changes a user. A disabled user is refused everywhere within seconds. Nobody gives roles, or
+    takes them away, by which the user could do more than he himself.
     Errors: USER_NOT_FOUND, RESOURCE_CHANGED, FIELD_INVALID, also for disabling the last enabled
     super user.
     """
@@ -78,7 +80,8 @@ class UserServiceAsyncStub(UserServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     CreateUser: _aio.UnaryUnaryMultiCallable[_user_service_pb2.CreateUserRequest, _user_service_pb2.CreateUserResponse]  # type: ignore[assignment]
-    """Creates a user, without credentials and without rights.
+    """Creates a user, without credentials, and without rights but those of its roles: which nobody
+    gives beyond what he may do himself.
     Errors: USER_EXISTS, FIELD_INVALID.
     """
     GetUser: _aio.UnaryUnaryMultiCallable[_user_service_pb2.GetUserRequest, _user_service_pb2.GetUserResponse]  # type: ignore[assignment]
@@ -90,7 +93,8 @@ class UserServiceAsyncStub(UserServiceStub):
     Errors: PAGE_TOKEN_INVALID.
     """
     UpdateUser: _aio.UnaryUnaryMultiCallable[_user_service_pb2.UpdateUserRequest, _user_service_pb2.UpdateUserResponse]  # type: ignore[assignment]
-    """Changes a user. A disabled user is refused everywhere within seconds.
+    """Changes a user. A disabled user is refused everywhere within seconds. Nobody gives roles, or
+    takes them away, by which the user could do more than he himself.
     Errors: USER_NOT_FOUND, RESOURCE_CHANGED, FIELD_INVALID, also for disabling the last enabled
     super user.
     """
@@ -125,7 +129,8 @@ class UserServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _user_service_pb2.CreateUserRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_user_service_pb2.CreateUserResponse, _abc.Awaitable[_user_service_pb2.CreateUserResponse]]:
-        """Creates a user, without credentials and without rights.
+        """Creates a user, without credentials, and without rights but those of its roles: which nobody
+        gives beyond what he may do himself.
         Errors: USER_EXISTS, FIELD_INVALID.
         """
 
@@ -155,7 +160,8 @@ class UserServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _user_service_pb2.UpdateUserRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_user_service_pb2.UpdateUserResponse, _abc.Awaitable[_user_service_pb2.UpdateUserResponse]]:
-        """Changes a user. A disabled user is refused everywhere within seconds.
+        """Changes a user. A disabled user is refused everywhere within seconds. Nobody gives roles, or
+        takes them away, by which the user could do more than he himself.
         Errors: USER_NOT_FOUND, RESOURCE_CHANGED, FIELD_INVALID, also for disabling the last enabled
         super user.
         """

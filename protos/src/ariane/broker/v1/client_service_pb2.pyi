@@ -238,7 +238,7 @@ class ClientHello(_message.Message):
     client_id: _builtins.str
     """Unique among living clients. The SDK makes it from host, process and a random part."""
     language: _builtins.str
-    """"python", "go", "java", "typescript" and so on."""
+    """"python", "go", "java", "typescript" and so on; at most 255 characters, as all words here."""
     sdk_version: _builtins.str
     """The SDK's version."""
     reads_records: _builtins.bool
@@ -247,7 +247,7 @@ class ClientHello(_message.Message):
     """
     incarnation: _builtins.str
     """Made anew at each start of the client; tells a client that comes back from one that has been
-    started again under the same id. At most 64 characters.
+    started again under the same id.
     """
     @_builtins.property
     def producer_groups(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:

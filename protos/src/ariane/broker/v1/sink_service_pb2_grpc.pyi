@@ -52,7 +52,8 @@ class SinkServiceStub:
     one whose broker's name is greater; noting the lower one changes nothing. Whatever this broker
     knows to be committed becomes part of the note. A broker that is to become the home has all
     other brokers of the sink note it first, but the one that is given up: from then on they take
-    no word of a home before, and it knows all that was committed. Idempotent.
+    no word of a home before, and it knows all that was committed. Idempotent. A sink whose rows
+    name topics is noted first by whoever may send to some topic.
     Errors: PEER_UNREACHABLE when another broker of the sink does not answer.
     """
     ListSinks: _grpc.UnaryUnaryMultiCallable[_sink_service_pb2.ListSinksRequest, _sink_service_pb2.ListSinksResponse]
@@ -111,7 +112,8 @@ class SinkServiceAsyncStub(SinkServiceStub):
     one whose broker's name is greater; noting the lower one changes nothing. Whatever this broker
     knows to be committed becomes part of the note. A broker that is to become the home has all
     other brokers of the sink note it first, but the one that is given up: from then on they take
-    no word of a home before, and it knows all that was committed. Idempotent.
+    no word of a home before, and it knows all that was committed. Idempotent. A sink whose rows
+    name topics is noted first by whoever may send to some topic.
     Errors: PEER_UNREACHABLE when another broker of the sink does not answer.
     """
     ListSinks: _aio.UnaryUnaryMultiCallable[_sink_service_pb2.ListSinksRequest, _sink_service_pb2.ListSinksResponse]  # type: ignore[assignment]
@@ -179,7 +181,8 @@ class SinkServiceServicer(metaclass=_abc_1.ABCMeta):
         one whose broker's name is greater; noting the lower one changes nothing. Whatever this broker
         knows to be committed becomes part of the note. A broker that is to become the home has all
         other brokers of the sink note it first, but the one that is given up: from then on they take
-        no word of a home before, and it knows all that was committed. Idempotent.
+        no word of a home before, and it knows all that was committed. Idempotent. A sink whose rows
+        name topics is noted first by whoever may send to some topic.
         Errors: PEER_UNREACHABLE when another broker of the sink does not answer.
         """
 

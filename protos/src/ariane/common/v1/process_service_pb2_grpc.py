@@ -77,7 +77,7 @@ class ProcessServiceServicer(object):
 
     def UpdateProcessSetting(self, request, context):
         """Changes a setting that may change while the process runs. It lasts until the process ends.
-        Repeating is harmless.
+        Repeating is harmless. Of a closed process only super users change `access`.
         Errors: SETTING_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

@@ -44,7 +44,7 @@ class ProcessServiceStub:
     """
     UpdateProcessSetting: _grpc.UnaryUnaryMultiCallable[_process_service_pb2.UpdateProcessSettingRequest, _process_service_pb2.UpdateProcessSettingResponse]
     """Changes a setting that may change while the process runs. It lasts until the process ends.
-    Repeating is harmless.
+    Repeating is harmless. Of a closed process only super users change `access`.
     Errors: SETTING_INVALID.
     """
 
@@ -64,7 +64,7 @@ class ProcessServiceAsyncStub(ProcessServiceStub):
     """
     UpdateProcessSetting: _aio.UnaryUnaryMultiCallable[_process_service_pb2.UpdateProcessSettingRequest, _process_service_pb2.UpdateProcessSettingResponse]  # type: ignore[assignment]
     """Changes a setting that may change while the process runs. It lasts until the process ends.
-    Repeating is harmless.
+    Repeating is harmless. Of a closed process only super users change `access`.
     Errors: SETTING_INVALID.
     """
 
@@ -99,7 +99,7 @@ class ProcessServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_process_service_pb2.UpdateProcessSettingResponse, _abc.Awaitable[_process_service_pb2.UpdateProcessSettingResponse]]:
         """Changes a setting that may change while the process runs. It lasts until the process ends.
-        Repeating is harmless.
+        Repeating is harmless. Of a closed process only super users change `access`.
         Errors: SETTING_INVALID.
         """
 
