@@ -259,6 +259,46 @@ async def test_a_client_id_belongs_to_the_user_that_attached_it(running_closed, 
         stream.cancel()
 
 
+async def test_a_client_of_a_gateway_keeps_its_id_from_other_users(running_closed, refused):
+    """Of gateways, too: what they tell later of another user's client is another client."""
+    async with running_closed(f"anna: {CONSUMER}", f"bert: {CONSUMER}") as broker:
+        anna, bert = await broker.of("anna"), await broker.of("bert")
+        await (await broker.of("root")).create_topic("orders")
+        gateway = await broker.of(MemberKind.GATEWAY)
+        streams = [await attached(gateway, client_id=f"gateway-{number}") for number in (1, 2)]
+
+        async def tell(stream, user, language):
+            hello = client_pb.ClientHello(client_id="c1", language=language)
+            client = client_pb.RelayedClient(
+                hello=hello, address="10.0.0.7:4242", reachable=True, user=user
+            )
+            relayed = client_pb.RelayedClients(present=[client])
+            await stream.write(client_pb.AttachRequest(relayed_clients=relayed))
+            # What comes after it is read after it.
+            await stream.write(client_pb.AttachRequest(heartbeat=client_pb.ClientHeartbeat()))
+            assert (await stream.read()).HasField("heartbeat_accepted")
+
+        await tell(streams[0], "anna", "java")
+        await tell(streams[1], "bert", "go")
+        store = offset_pb.StoreConsumerOffsetsRequest(
+            consumer_group="g",
+            client_id="c1",
+            offsets=[offset_pb.QueueConsumerOffset(topic="orders", queue_id=0, queue_offset=0)],
+        )
+        await anna.offsets.StoreConsumerOffsets(store)
+        refusal = await refused(bert.offsets.StoreConsumerOffsets(store))
+        assert refusal.reason == "ACCESS_DENIED"
+        # Another gateway may bring the same user's client.
+        await tell(streams[1], "anna", "python")
+        root = await broker.of("root")
+        listed = (await root.clients.ListClients(client_pb.ListClientsRequest())).clients
+        [client] = [each for each in listed if each.hello.client_id == "c1"]
+        assert client.hello.language == "python"
+        assert sorted(client.gateways) == ["gateway-1", "gateway-2"]
+        for stream in streams:
+            stream.cancel()
+
+
 async def test_a_sink_belongs_to_who_noted_it_first(running_closed, refused):
     sender = "allow PUBLISH topic orders"
     async with running_closed(

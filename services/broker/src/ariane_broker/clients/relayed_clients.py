@@ -26,7 +26,7 @@ from ariane_broker.clients.outbox import (
     TransactionAsked,
 )
 from ariane_servicekit import ServiceError, field_invalid, get_logger
-from ariane_servicekit.security.caller import Caller
+from ariane_servicekit.security.caller import Caller, CallerKind
 from ariane_servicekit.security.gate.asking import may_consume, relayed_caller
 
 _log = get_logger(__name__)
@@ -95,8 +95,8 @@ class RelayedClients:
     async def come(self, relayed: Relayed) -> None:
         """Note that a client is there, or what it does now.
 
-        A client whose id a client has that attached itself is left out. One that its group does not
-        admit is a client all the same, and a member of nothing.
+        A client whose id a client has that attached itself, or that of another user, is left out.
+        One that its group does not admit is a client all the same, and a member of nothing.
 
         Raises:
             ServiceError: FIELD_INVALID.
@@ -112,7 +112,7 @@ class RelayedClients:
             outbox = RelayedOutbox(hello.client_id)
             empty = replace(hello, producer_groups=(), memberships=())
             client = await self._admission.attach(empty, relayed.address, outbox)
-        elif isinstance(client.outbox, RelayedOutbox):
+        elif isinstance(client.outbox, RelayedOutbox) and not _are_two(client.caller, caller):
             outbox = client.outbox
         else:
             return
@@ -168,6 +168,12 @@ class RelayedClients:
                 client.producer_groups = ()
             if not client.outbox.gateways:
                 self._table.detach(client)
+
+
+def _are_two(one: Caller | None, other: Caller | None) -> bool:
+    """Whether two callers are different users, where both are known to be users."""
+    users = [each for each in (one, other) if each is not None and each.kind is CallerKind.USER]
+    return len({each.name for each in users}) > 1
 
 
 def _may_be(caller: Caller | None, membership: Membership) -> bool:
