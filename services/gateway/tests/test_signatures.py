@@ -100,6 +100,30 @@ async def test_every_call_of_a_stranger_is_unauthorized(
     assert (await friend.ack(ariane_topic, group, message)).status.code == dp.OK
 
 
+async def test_a_client_id_is_that_of_one_user(start_gateway, connect, key_file):
+    """Who took it would be sent what is meant for the other: half messages, say."""
+    address, _ = await start_gateway(access_keys=key_file)
+    friend = sign(connect(address, "shared"))
+    other = sign(connect(address, "shared"), "audit", "secret-2")
+    producer = pb.TelemetryCommand(settings=dp.Settings(publishing=dp.Publishing()))
+    stream = friend.stub.Telemetry(metadata=friend.metadata, timeout=20)
+    await stream.write(producer)
+    assert (await stream.read()).status.code == dp.OK
+    foreign = other.stub.Telemetry(metadata=other.metadata, timeout=20)
+    await foreign.write(producer)
+    assert (await foreign.read()).status.code == dp.FORBIDDEN
+    for method, request in (
+        ("Heartbeat", pb.HeartbeatRequest()),
+        ("NotifyClientTermination", pb.NotifyClientTerminationRequest()),
+    ):
+        assert (await other.call(method, request)).status.code == dp.FORBIDDEN
+    assert (await friend.call("Heartbeat", pb.HeartbeatRequest())).status.code == dp.OK
+    stream.cancel()
+    # Once its user has left, it is free.
+    await friend.call("NotifyClientTermination", pb.NotifyClientTerminationRequest())
+    assert (await other.call("Heartbeat", pb.HeartbeatRequest())).status.code == dp.OK
+
+
 async def test_a_signature_means_nothing_where_nobody_asks(client, ariane_topic):
     await sign(client, "anybody", "anything").send(ariane_topic, b"a teapot")
 

@@ -92,7 +92,7 @@ class GatewayApp:
         )
         self._commands.attachments = self.clients.audience = self._attachments
         self._keys = _keys_of(settings, clock)
-        self._door = door = Door(self._keys, lambda: datetime.now(UTC))
+        self._door = door = Door(self._keys, lambda: datetime.now(UTC), self.clients.is_of_another)
         self._telemetry = Telemetry(
             door, self.clients, groups, self._commands, body_bytes_max=settings.body_bytes_max
         )

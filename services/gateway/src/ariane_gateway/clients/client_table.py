@@ -52,6 +52,11 @@ class ClientTable:
         """A client, if it lives."""
         return self._clients.get(client_id)
 
+    def is_of_another(self, client_id: str, user: str) -> bool:
+        """Whether a client lives with an id that is another user's."""
+        client = self._clients.get(client_id)
+        return client is not None and client.user != user
+
     def heard(
         self, client_id: str, language: str, version: str, address: str, user: str = ""
     ) -> GatewayClient:

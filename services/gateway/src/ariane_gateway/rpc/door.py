@@ -48,17 +48,29 @@ _NOBODY: Final = Signer("", "")
 class Door:
     """Lets calls in."""
 
-    def __init__(self, keys: AccessKeys | None, now: Callable[[], datetime]) -> None:
-        """``keys``: None where calls need no signature."""
+    def __init__(
+        self,
+        keys: AccessKeys | None,
+        now: Callable[[], datetime],
+        is_of_another: Callable[[str, str], bool],
+    ) -> None:
+        """Let nobody in yet.
+
+        Args:
+            keys: None where calls need no signature.
+            now: The clock.
+            is_of_another: Whether a client id is that of a living client of another user.
+        """
         self._keys = keys
         self._now = now
+        self._is_of_another = is_of_another
         self._staying: dict[asyncio.Task[Any], _Stay] = {}
 
     def caller(self, context: aio.ServicerContext[Any, Any]) -> Caller:
         """The client of a call.
 
         Raises:
-            Illegal: CLIENT_ID_REQUIRED, or UNAUTHORIZED.
+            Illegal: CLIENT_ID_REQUIRED, UNAUTHORIZED, or FORBIDDEN for another user's client id.
         """
         metadata = dict(context.invocation_metadata() or ())
         client_id = _text(metadata.get(CLIENT_ID, ""))
@@ -76,6 +88,9 @@ class Door:
                 signer = signer_of(headers, self._keys.find, self._now())
             except SignatureRefused as refused:
                 raise Illegal(Code.UNAUTHORIZED, str(refused)) from None
+            if self._is_of_another(client_id, signer.user):
+                # What is sent to a client, as half messages are, would go to whoever says its id.
+                raise Illegal(Code.FORBIDDEN, f"{CLIENT_ID} is that of another user's client")
         address = _address_of(context.peer())
         USER.set(acted_for(signer.user, address if signer.by_address else ""))
         # None if the caller set no deadline, although the stub's type has no None.
