@@ -153,6 +153,11 @@ async def test_a_gateway_lets_in_whom_admin_knows_within_their_rights(closed, co
     assert (await sent("near"), await sent("far")) == (dp.OK, dp.FORBIDDEN)
     assert await told_rules_of(client, "billing") == dp.OK
     assert await told_rules_of(client, "others") == dp.FORBIDDEN
+    # What he may not see looks as what is not there.
+    assert (await client.queues("orders")).status.code == dp.OK
+    for topic in ("bills", "nowhere"):
+        told = await client.queues(topic)
+        assert (told.status.code, list(told.message_queues)) == (dp.FORBIDDEN, [])
     sign(stranger, "AK1", "another")
     assert (await stranger.queues("orders")).status.code == dp.UNAUTHORIZED
     # Nobody but a gateway is told the secret, and no file of admin's has it.

@@ -23,6 +23,7 @@ from ariane_gateway.brokers.attachments import Attachments
 from ariane_gateway.brokers.cluster import Cluster
 from ariane_gateway.brokers.group_calls import GroupCalls
 from ariane_gateway.brokers.receive_calls import ReceiveCalls
+from ariane_gateway.brokers.seen_topics import SeenTopics
 from ariane_gateway.clients.client_table import ClientTable
 from ariane_gateway.front_tls import FrontTls
 from ariane_gateway.kept_keys import SealedKeys
@@ -208,6 +209,7 @@ class GatewayApp:
             ClientCalls(
                 self._cluster,
                 groups,
+                SeenTopics(self._cluster),
                 self.clients,
                 advertised=settings.advertised_address,
                 listens=lambda: self._address,

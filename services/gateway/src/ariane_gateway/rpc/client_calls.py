@@ -8,6 +8,7 @@ from apache.rocketmq.v2 import service_pb2 as pb
 from apache.rocketmq.v2.definition_pb2 import Assignment, Endpoints
 from ariane_gateway.brokers.cluster import Cluster
 from ariane_gateway.brokers.group_calls import GroupCalls
+from ariane_gateway.brokers.seen_topics import SeenTopics
 from ariane_gateway.clients.client_table import ClientTable
 from ariane_gateway.rpc.caller import Caller, group_of, topic_of
 from ariane_gateway.rpc.route_wire import (
@@ -27,6 +28,7 @@ class ClientCalls:
         self,
         cluster: Cluster,
         groups: GroupCalls,
+        seen: SeenTopics,
         clients: ClientTable,
         *,
         advertised: Address | None,
@@ -35,6 +37,7 @@ class ClientCalls:
         """``advertised`` is where clients are to call; None: where they called."""
         self._cluster = cluster
         self._groups = groups
+        self._seen = seen
         self._clients = clients
         self._advertised = advertised
         self._listens = listens
@@ -44,9 +47,11 @@ class ClientCalls:
 
         Raises:
             Illegal: The topic is missing.
-            Refused: No broker has it, or no name server answered.
+            Refused: No broker has it, its user may not see it, or no name server answered.
         """
-        route = await self._cluster.route(topic_of(request.topic))
+        topic = topic_of(request.topic)
+        await self._seen.check(topic)
+        route = await self._cluster.route(topic)
         queues = message_queues(
             route,
             request.topic,
@@ -62,10 +67,11 @@ class ClientCalls:
 
         Raises:
             Illegal: A name is missing.
-            Refused: No broker has the topic, or nobody answered.
+            Refused: No broker has the topic, its user may not see it, or nobody answered.
         """
-        group = group_of(request.group)
-        route = await self._cluster.route(topic_of(request.topic))
+        group, topic = group_of(request.group), topic_of(request.topic)
+        await self._seen.check(topic)
+        route = await self._cluster.route(topic)
         queues = assigned_queues(
             route,
             request.topic,

@@ -1,0 +1,51 @@
+"""Which topics a user may see: routes are kept for all, and the gateway's own."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ariane.broker.v1.topic_service_pb2 import GetTopicRequest
+from ariane_gateway.brokers.acting import USER
+from ariane_gateway.brokers.cluster import Cluster
+from ariane_gateway.refusals import refused_by
+from ariane_sdk.client.broker_calls import answer_of
+from ariane_sdk.errors import CallError, TopicNotFound
+
+KEPT_S: Final = 10.0
+"""How long it is believed that a user may see a topic."""
+
+KEPT_MAX: Final = 10_000
+
+
+class SeenTopics:
+    """Asks any broker: it judges the user before it looks whether it has the topic."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._until_s: dict[tuple[str, str], float] = {}
+
+    async def check(self, topic: str) -> None:
+        """Refuse a topic that the user of the call may not see, whether there is one or not.
+
+        Raises:
+            Refused: He may not, or no broker answered.
+        """
+        user = USER.get()
+        if not user:
+            return
+        now_s = self._cluster.clock.monotonic_s()
+        if now_s < self._until_s.get((user, topic), 0.0):
+            return
+        address = await self._cluster.any_primary()
+        call = self._cluster.acting.topics(address).GetTopic(
+            GetTopicRequest(topic=topic), timeout=self._cluster.timeout_s
+        )
+        try:
+            await answer_of(call, f"broker at {address}")
+        except TopicNotFound:
+            pass
+        except CallError as error:
+            raise refused_by(error) from error
+        if len(self._until_s) >= KEPT_MAX:
+            self._until_s.clear()
+        self._until_s[user, topic] = now_s + KEPT_S
