@@ -41,7 +41,7 @@ class FilterSettings(ServiceSettings):
         "off",
         description="What may be uploaded: nothing, WebAssembly, or also Python. Filters already "
         "in the catalogue run in each case. Only the kernel's sandbox confines Python, so allow "
-        "it only for authors you trust. As long as access is open, filters are changed from this "
+        "it only for authors you trust. Unless access is closed, filters are changed from this "
         "machine only: elsewhere callers have to be known, and to have the right on the filter.",
     )
     filters_max: int = Field(

@@ -12,6 +12,7 @@ from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane_servicekit.errors import ServiceError
 from ariane_servicekit.rpc.calls import current_call
 from ariane_servicekit.security.caller import Caller, CallerKind, MemberKind
+from ariane_servicekit.security.gate.access_mode import AccessMode
 
 
 def require(action: int, resource: int, name: str) -> None:
@@ -116,6 +117,15 @@ def require_gateway() -> None:
         raise ServiceError(
             ErrorReason.ERROR_REASON_ACCESS_DENIED, "only a gateway of the cluster relays clients"
         )
+
+
+def has_its_rights() -> bool:
+    """Whether the caller of the call in work has all rights that its requests have needed.
+
+    Only a closed process makes sure of that: one that learns lets through who lacks them.
+    """
+    call = current_call()
+    return call is not None and call.is_judged and call.gate.mode is AccessMode.CLOSED
 
 
 def require_super(what: str) -> None:

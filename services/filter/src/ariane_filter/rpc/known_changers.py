@@ -1,8 +1,8 @@
-"""Who may change filters: users with the right on them, and as long as all is open, this machine.
+"""Who may change filters: users with the right on them, and unless access is closed, this machine.
 
-A filter is foreign code. What everybody may do where access is open, nobody may do here from
-another machine. Methods count as changes if their access rule in the contract is to create, update
-or delete: so new methods are protected without further code.
+A filter is foreign code. What everybody may do where access is open or learned, nobody may do here
+from another machine. Methods count as changes if their access rule in the contract is to create,
+update or delete: so new methods are protected without further code.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ from google.protobuf.message import Message
 from grpc import aio
 
 from ariane.common.v1.error_reason_pb2 import ErrorReason
-from ariane_servicekit import RpcService, ServiceError, current_call, get_logger
+from ariane_servicekit import RpcService, ServiceError, get_logger
+from ariane_servicekit.security.gate.asking import has_its_rights
 from ariane_servicekit.security.identity.logins import is_local
 from ariane_servicekit.security.rules.method_rules import changes
+from ariane_wire import Identity
 
 _Context = aio.ServicerContext[Any, Any]
 _Behavior = Callable[[Any, _Context], Awaitable[Message]]
@@ -49,8 +51,8 @@ def _check(method: str, context: _Context) -> None:
     Raises:
         ServiceError: ACCESS_DENIED.
     """
-    call = current_call()
-    if (call is not None and call.is_judged) or is_local(context.peer()):
+    identity: Identity = context.identity()  # type: ignore[attr-defined]  # Of our transport.
+    if has_its_rights() or (is_local(identity.peer) and not identity.is_proxied):
         return
     _log.warning("filter_change_refused", method=method, peer=context.peer())
     raise ServiceError(
