@@ -137,6 +137,24 @@ async def test_one_host_does_not_have_all_connections():
             await turns(50)
 
 
+async def test_the_connections_of_a_host_share_what_it_may_have_held():
+    server = ariane_wire.server()
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    address = f"127.0.0.1:{port}"
+    held = [*connected(address, 2), *connected(address, 1, "127.0.0.2")]
+    while server.statistics().connections < len(held):
+        await turns(1)
+    ledgers = [connection.ledger for connection in server._lives]
+    assert len(set(map(id, ledgers))) == 2
+    assert {each.octets_max for each in ledgers} == {384 * MIB}
+    assert refused(held) == 0
+    while server.statistics().connections:
+        await turns(1)
+    assert server._shares == {}
+    await server.stop(None)
+
+
 async def test_a_handshake_that_never_ends_is_ended():
     options = ariane_wire.ServerOptions(handshake_s=0.05)
     for said in (b"", GREETING[:10], GREETING[:24]):

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ariane_wire.protocol import frames, header_fields, metadata, timeouts
-from ariane_wire.protocol.assembly import Assembly, MemoryLedger, MessageRefused
+from ariane_wire.protocol.assembly import Assembly, MemoryLedger, MemoryShare, MessageRefused
 from ariane_wire.protocol.faults import StreamFault
 from ariane_wire.protocol.heads import parse_request, parse_response
 from ariane_wire.server import replies
@@ -168,6 +168,24 @@ def test_messages_that_are_refused():
         with pytest.raises(MessageRefused) as caught:
             Assembly(255, MemoryLedger(1 << 20)).feed(octets, 0, 5)
         assert caught.value.is_exhausted is exhausted
+
+
+def test_one_host_does_not_fill_the_memory_of_all():
+    """Whoever has proved nothing may begin messages, too, and never end them."""
+    whole = MemoryLedger(100)
+    shares = [MemoryShare(75, whole) for _ in range(2)]
+    greedy, again = Assembly(1000, shares[0]), Assembly(1000, shares[0])
+    honest = Assembly(1000, shares[1])
+    greedy.feed(b"\0\0\0\3\0" + bytes(70), 0, 75)
+    with pytest.raises(MessageRefused, match="75 octets"):
+        again.feed(b"\0\0\0\3\0" + bytes(10), 0, 15)
+    honest.feed(b"\0\0\0\3\0" + bytes(30), 0, 35)
+    assert (whole.octets, shares[0].octets, shares[1].octets) == (100, 70, 30)
+    with pytest.raises(MessageRefused):
+        honest.feed(bytes(1), 0, 1)
+    for each in (greedy, again, honest):
+        each.drop()
+    assert (whole.octets, shares[0].octets, shares[1].octets) == (0, 0, 0)
 
 
 def test_memory_is_bounded_for_all_streams_together():

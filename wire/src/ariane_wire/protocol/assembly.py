@@ -23,6 +23,33 @@ class MemoryLedger:
         self.octets_max = octets_max
         """The bound; a stream that would cross it is refused."""
 
+    def has_room(self, octets: int) -> bool:
+        """Whether so many more may be held."""
+        return self.octets + octets <= self.octets_max
+
+    def add(self, octets: int) -> None:
+        """Hold so many more; less, if they are below 0."""
+        self.octets += octets
+
+
+class MemoryShare(MemoryLedger):
+    """What the connections of one host hold of the octets of all, and their bound."""
+
+    __slots__ = ("_whole",)
+
+    def __init__(self, octets_max: int, whole: MemoryLedger) -> None:
+        super().__init__(octets_max)
+        self._whole = whole
+
+    def has_room(self, octets: int) -> bool:
+        """Whether so many more may be held, of this host and in all."""
+        return self.octets + octets <= self.octets_max and self._whole.has_room(octets)
+
+    def add(self, octets: int) -> None:
+        """Hold so many more of both; less, if they are below 0."""
+        self.octets += octets
+        self._whole.octets += octets
+
 
 class MessageRefused(Exception):
     """A message of the peer is not taken."""
@@ -98,7 +125,7 @@ class Assembly:
 
     def drop(self) -> None:
         """Forget what was collected."""
-        self._ledger.octets -= len(self._collected)
+        self._ledger.add(-len(self._collected))
         self._next()
         self._collected = bytearray()
 
@@ -113,14 +140,13 @@ class Assembly:
         self._prefix = b""
 
     def _hold(self, octets: int) -> None:
-        ledger = self._ledger
-        if ledger.octets + octets > ledger.octets_max:
-            raise no_memory(ledger)
-        ledger.octets += octets
+        if not self._ledger.has_room(octets):
+            raise no_memory(self._ledger)
+        self._ledger.add(octets)
 
     def _release(self) -> bytes | bytearray:
         message = self._collected
-        self._ledger.octets -= len(message)
+        self._ledger.add(-len(message))
         self._collected = bytearray()
         return bytes(message) if len(message) <= JOINED_MAX else message
 

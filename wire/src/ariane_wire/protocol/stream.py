@@ -165,7 +165,7 @@ class Stream:
     def hold(self, octets: int) -> None:
         """A message waits for its reader: as long as it does, its octets do not open the window."""
         ledger = self.connection.ledger
-        if ledger.octets + octets > ledger.octets_max:
+        if not ledger.has_room(octets):
             self.on_refused(no_memory(ledger))
             return
         self.unread += octets

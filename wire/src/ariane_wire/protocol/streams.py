@@ -80,12 +80,12 @@ class StreamKeeper(FrameReader):
     def hold(self, octets: int) -> None:
         """A message waits for its reader."""
         self.unread += octets
-        self.ledger.octets += octets
+        self.ledger.add(octets)
 
     def release(self, octets: int) -> None:
         """A message has found its reader, or has lost him."""
         self.unread -= octets
-        self.ledger.octets -= octets
+        self.ledger.add(-octets)
 
     # Streams.
 

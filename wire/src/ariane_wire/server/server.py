@@ -15,7 +15,7 @@ import grpc
 from grpc import StatusCode, aio
 
 from ariane_wire.options import ServerOptions
-from ariane_wire.protocol.assembly import MemoryLedger
+from ariane_wire.protocol.assembly import MemoryLedger, MemoryShare
 from ariane_wire.protocol.compression import NAMES
 from ariane_wire.protocol.header_blocks import BlockMemory
 from ariane_wire.protocol.heads import RequestHead, parse_request
@@ -43,6 +43,9 @@ _TOO_MANY: Final = "Concurrent RPC limit exceeded!"
 
 HOST_SHARE_MIN: Final = 16
 """Connections that one host may have in any case: a smaller share would be useless."""
+
+HOST_OCTETS_MIN: Final = 64 << 20
+"""Octets that the connections of one host may have held in any case."""
 
 
 class ConnectionWatch(Protocol):
@@ -86,6 +89,7 @@ class Server(aio.Server):
         self._listeners: list[Listening] = []
         self._lives: dict[ServerConnection, ConnectionLife] = {}
         self._of_host: Counter[str] = Counter()
+        self._shares: dict[str, MemoryShare] = {}
         self._totals = Totals()
         self._number = 0
         self._calls: dict[ServerCall, None] = {}
@@ -220,6 +224,7 @@ class Server(aio.Server):
             return
         self._lives[life.connection] = life
         self._of_host[host] += 1
+        life.connection.ledger = self._share_of(host)
 
     def _lost(self, link: Link, text: str) -> None:
         life = self._lives.pop(cast("ServerConnection", link.connection), None)
@@ -231,11 +236,19 @@ class Server(aio.Server):
             self._of_host[host] -= 1
             if not self._of_host[host]:
                 del self._of_host[host]
+                self._shares.pop(host, None)
             if self._watch is not None:
                 self._watch.closed(life.peer, life.notes)
             self._totals.add(life.connection)
         if not self._lives and self._is_stopping:
             self._check_ended()
+
+    def _share_of(self, host: str) -> MemoryShare:
+        share = self._shares.get(host)
+        if share is None:
+            octets_max = max(HOST_OCTETS_MIN, self.options.memory_octets_max * 3 // 4)
+            share = self._shares[host] = MemoryShare(octets_max, self._ledger)
+        return share
 
     async def stop(self, grace: float | None) -> None:
         """Stop: take no more calls, let those in work end, cancel those that have not.
