@@ -41,8 +41,8 @@ def server(
         handlers: Tables of methods; generated code adds more.
         interceptors: The outermost one first.
         options: Ours, or pairs of grpcio's.
-        maximum_concurrent_rpcs: Calls at a time, of all connections; further ones are refused with
-            RESOURCE_EXHAUSTED. None for no limit.
+        maximum_concurrent_rpcs: Calls at a time, of all connections, three quarters of them of one
+            host; further ones are refused with RESOURCE_EXHAUSTED. None for no limit.
         compression: Of responses, where the client takes it.
         ports: Where it listens; None for the ports of this machine.
         chance: For the ends of connections that have reached their age.

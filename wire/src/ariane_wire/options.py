@@ -35,7 +35,8 @@ class ConnectionOptions:
     windows of 256 KiB. 16 MiB: 64 streams have wide windows."""
     memory_octets_max: int = 512 * MIB
     """What all connections of the server or channel hold for messages that are not whole or not
-    read. 512 MiB; a call beyond it is refused, with RESOURCE_EXHAUSTED."""
+    read, of a server's those of one host three quarters of it. 512 MiB; a call beyond it is
+    refused, with RESOURCE_EXHAUSTED."""
     keepalive_time_s: float | None = None
     """A connection that was silent for so long is asked whether it lives; None, the default, for
     never."""

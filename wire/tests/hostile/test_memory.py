@@ -8,7 +8,16 @@ import struct
 import tracemalloc
 
 import pytest
-from attacks import ATTACKS
+from attacks import ATTACKS, ECHO
+from raw_frames import (
+    END_HEADERS,
+    PREFACE,
+    Kind,
+    block,
+    frame,
+    request_fields,
+    settings,
+)
 from test_attacks import attack_with, attacked, turns
 
 import ariane_wire
@@ -135,6 +144,21 @@ async def test_one_host_does_not_have_all_connections():
             # Of 24 a host has 18, and the honest client is one of the first host's.
             assert (refused(here), refused(elsewhere)) == (40 - 17, 10 - 6)
             await turns(50)
+
+
+async def test_one_host_does_not_begin_all_calls():
+    """A call whose request is never whole costs memory, and no handler knows of it."""
+    async with attacked(maximum_concurrent_rpcs=24) as (address, _, echo):
+        [elsewhere] = connected(address, 1, "127.0.0.2")
+        begun = (
+            frame(Kind.HEADERS, END_HEADERS, 2 * unit + 1, block(request_fields(ECHO)))
+            for unit in range(40)
+        )
+        elsewhere.sendall(PREFACE + settings() + SETTINGS_ACK + b"".join(begun))
+        await turns(50)
+        for _ in range(3):
+            assert await echo(b"meanwhile") == b"meanwhile"
+        elsewhere.close()
 
 
 async def test_the_connections_of_a_host_share_what_it_may_have_held():

@@ -21,10 +21,15 @@ IMPLEMENTATIONS: dict[str, ModuleType] = {"grpcio": grpc.aio, "wire": ariane_wir
 
 @asynccontextmanager
 async def serving(
-    implementation: ModuleType, *handlers: grpc.GenericRpcHandler, options: Options = ()
+    implementation: ModuleType,
+    *handlers: grpc.GenericRpcHandler,
+    options: Options = (),
+    maximum_concurrent_rpcs: int | None = None,
 ) -> AsyncIterator[str]:
     """A server on a free port; its address."""
-    server = implementation.server(handlers=list(handlers), options=options)
+    server = implementation.server(
+        handlers=list(handlers), options=options, maximum_concurrent_rpcs=maximum_concurrent_rpcs
+    )
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     try:

@@ -36,6 +36,10 @@ from ariane_servicekit.security.rules.method_rules import method_rules
 from ariane_servicekit.security.tls.service_tls import ServiceTls
 from ariane_wire import BindRefused, ServerOptions, TlsContext
 
+CALLS_BEGUN_MAX: Final = 65_536
+"""Calls that have begun, also those whose request is never whole, of which admission knows nothing:
+each costs 1 KiB. One host may have three quarters of them."""
+
 _STREAMS_BESIDE: Final = 100
 
 
@@ -105,7 +109,10 @@ def build_server(
         known_as=f"{settings.member_cluster}/{settings.member_name}" * bool(settings.member_name),
     )
     server = ariane_wire.server(
-        interceptors=[interceptor], options=server_options(settings), ports=machine.ports
+        interceptors=[interceptor],
+        options=server_options(settings),
+        maximum_concurrent_rpcs=CALLS_BEGUN_MAX,
+        ports=machine.ports,
     )
     server.watch(gate.connections)
     for service in services:

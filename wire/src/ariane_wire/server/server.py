@@ -42,7 +42,7 @@ _HOLDING: Final = "the server's certificate"
 _TOO_MANY: Final = "Concurrent RPC limit exceeded!"
 
 HOST_SHARE_MIN: Final = 16
-"""Connections that one host may have in any case: a smaller share would be useless."""
+"""Connections, and calls, that one host may have in any case: less would be useless."""
 
 HOST_OCTETS_MIN: Final = 64 << 20
 """Octets that the connections of one host may have held in any case."""
@@ -92,7 +92,7 @@ class Server(aio.Server):
         self._shares: dict[str, MemoryShare] = {}
         self._totals = Totals()
         self._number = 0
-        self._calls: dict[ServerCall, None] = {}
+        self._calls: dict[ServerCall, MemoryShare] = {}
         """Those in work; in order, so that whatever is done to all is done in the same order."""
         self._context = copy_context()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -347,10 +347,15 @@ class Server(aio.Server):
         connection.streams[stream_id] = call
         if head.is_uncommon and self._answered_by_head(call, head):
             return call
-        if self._calls_max is not None and len(self._calls) >= self._calls_max:
+        share = cast("MemoryShare", connection.ledger)
+        if self._calls_max is not None and (
+            len(self._calls) >= self._calls_max
+            or share.calls >= max(HOST_SHARE_MIN, self._calls_max * 3 // 4)
+        ):
             call.refuse(StatusCode.RESOURCE_EXHAUSTED, _TOO_MANY)
             return call
-        self._calls[call] = None
+        self._calls[call] = share
+        share.calls += 1
         try:
             handler = call.handler = self._handlers.find(head)
         except Exception:  # noqa: BLE001 - whatever a table raises is its call's status.
@@ -390,7 +395,9 @@ class Server(aio.Server):
 
     def forget(self, call: ServerCall) -> None:
         """A call is over."""
-        self._calls.pop(call, None)
+        share = self._calls.pop(call, None)
+        if share is not None:
+            share.calls -= 1
 
     def identity_of(self, call: ServerCall) -> Identity:
         """Who has sent a call."""
