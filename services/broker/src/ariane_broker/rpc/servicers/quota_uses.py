@@ -60,9 +60,10 @@ class BrokerQuotas:
         topics, groups = name_room(TOPICS), name_room(GROUPS)
         if topics.has_limits:
             clients = (each for each in self.topics.walk() if not each.system)
-            await in_turns(topics.count(each.topic) for each in clients)
+            await in_turns(map(topics.count, (each.topic for each in clients)))
         if groups.has_limits:
-            await in_turns(groups.count(each.consumer_group) for each in self.groups.walk())
+            names = (each.consumer_group for each in self.groups.walk())
+            await in_turns(map(groups.count, names))
         return chain(topics.amounts(), groups.amounts())
 
 
