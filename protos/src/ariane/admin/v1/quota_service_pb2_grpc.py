@@ -73,7 +73,7 @@ class QuotaServiceServicer(object):
 
     def ListQuotaUses(self, request, context):
         """Lists what is used of quotas, by broker: first who was kept back within the last minute, then
-        who uses the largest part. Each broker tells 100 at most, and nothing for those without a quota.
+        who uses the largest part. Each broker tells 100 at most, and of those without a quota nothing.
         Errors: PAGE_TOKEN_INVALID, PEER_UNREACHABLE, NAME_SERVERS_UNREACHABLE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

@@ -41,7 +41,7 @@ class QuotaServiceStub:
     """
     ListQuotaUses: _grpc.UnaryUnaryMultiCallable[_quota_service_pb2.ListQuotaUsesRequest, _quota_service_pb2.ListQuotaUsesResponse]
     """Lists what is used of quotas, by broker: first who was kept back within the last minute, then
-    who uses the largest part. Each broker tells 100 at most, and nothing for those without a quota.
+    who uses the largest part. Each broker tells 100 at most, and of those without a quota nothing.
     Errors: PAGE_TOKEN_INVALID, PEER_UNREACHABLE, NAME_SERVERS_UNREACHABLE.
     """
     SetQuota: _grpc.UnaryUnaryMultiCallable[_quota_service_pb2.SetQuotaRequest, _quota_service_pb2.SetQuotaResponse]
@@ -66,7 +66,7 @@ class QuotaServiceAsyncStub(QuotaServiceStub):
     """
     ListQuotaUses: _aio.UnaryUnaryMultiCallable[_quota_service_pb2.ListQuotaUsesRequest, _quota_service_pb2.ListQuotaUsesResponse]  # type: ignore[assignment]
     """Lists what is used of quotas, by broker: first who was kept back within the last minute, then
-    who uses the largest part. Each broker tells 100 at most, and nothing for those without a quota.
+    who uses the largest part. Each broker tells 100 at most, and of those without a quota nothing.
     Errors: PAGE_TOKEN_INVALID, PEER_UNREACHABLE, NAME_SERVERS_UNREACHABLE.
     """
     SetQuota: _aio.UnaryUnaryMultiCallable[_quota_service_pb2.SetQuotaRequest, _quota_service_pb2.SetQuotaResponse]  # type: ignore[assignment]
@@ -100,7 +100,7 @@ class QuotaServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_quota_service_pb2.ListQuotaUsesResponse, _abc.Awaitable[_quota_service_pb2.ListQuotaUsesResponse]]:
         """Lists what is used of quotas, by broker: first who was kept back within the last minute, then
-        who uses the largest part. Each broker tells 100 at most, and nothing for those without a quota.
+        who uses the largest part. Each broker tells 100 at most, and of those without a quota nothing.
         Errors: PAGE_TOKEN_INVALID, PEER_UNREACHABLE, NAME_SERVERS_UNREACHABLE.
         """
 
