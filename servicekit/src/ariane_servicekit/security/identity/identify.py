@@ -108,7 +108,8 @@ def _acting(member: Caller, user: str) -> Caller:
 
 def _peer_of(address: str) -> str:
     try:
-        plain = plain_address(address)
+        # The zone of an address is the member's own, and means nothing here.
+        plain = plain_address(address.partition("%")[0])
     except ValueError:
         raise ServiceError(
             ErrorReason.ERROR_REASON_CREDENTIALS_INVALID,
