@@ -10,6 +10,8 @@ from grpc import aio
 from apache.rocketmq.v2 import definition_pb2 as dp
 from apache.rocketmq.v2 import service_pb2 as pb
 from apache.rocketmq.v2.service_pb2_grpc import MessagingServiceStub
+from ariane.broker.v1.group_service_pb2 import ConsumerGroup, CreateConsumerGroupRequest
+from ariane.broker.v1.group_service_pb2_grpc import GroupServiceStub
 from ariane_gateway.app import GatewayApp
 from ariane_gateway.settings import GatewaySettings
 from ariane_servicekit import Address, serving
@@ -165,3 +167,20 @@ async def client(start_gateway, connect):
 def group():
     """A consumer group that no other test knows."""
     return f"gateway-group-{next(_numbers)}"
+
+
+@pytest.fixture
+def make_group(ariane_cluster, group):
+    """Make the test's group, with settings."""
+
+    async def make(**settings):
+        async with aio.insecure_channel(ariane_cluster.broker_address) as channel:
+            wanted = ConsumerGroup(
+                consumer_group=group, consume_enabled=True, broadcast_enabled=True, **settings
+            )
+            await GroupServiceStub(channel).CreateConsumerGroup(
+                CreateConsumerGroupRequest(group=wanted)
+            )
+        return group
+
+    return make

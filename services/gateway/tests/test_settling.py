@@ -3,30 +3,10 @@
 import asyncio
 
 import pytest
-from grpc import aio
 
 from apache.rocketmq.v2 import definition_pb2 as dp
 from apache.rocketmq.v2 import service_pb2 as pb
-from ariane.broker.v1.group_service_pb2 import ConsumerGroup, CreateConsumerGroupRequest
-from ariane.broker.v1.group_service_pb2_grpc import GroupServiceStub
 from ariane_wire import ChannelOptions, insecure_channel
-
-
-@pytest.fixture
-def make_group(ariane_cluster, group):
-    """Make the test's group, with settings."""
-
-    async def make(**settings):
-        async with aio.insecure_channel(ariane_cluster.broker_address) as channel:
-            wanted = ConsumerGroup(
-                consumer_group=group, consume_enabled=True, broadcast_enabled=True, **settings
-            )
-            await GroupServiceStub(channel).CreateConsumerGroup(
-                CreateConsumerGroupRequest(group=wanted)
-            )
-        return group
-
-    return make
 
 
 def settling(make, topic, group, message, **fields):

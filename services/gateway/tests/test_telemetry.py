@@ -1,7 +1,15 @@
 """The stream of a client: its settings come back, completed."""
 
+import socket
+
+import pytest
+
 from apache.rocketmq.v2 import definition_pb2 as dp
 from apache.rocketmq.v2 import service_pb2 as pb
+from ariane_gateway.brokers import group_calls
+from ariane_gateway.brokers.cluster import Cluster
+from ariane_gateway.refusal_kinds import Refusal
+from ariane_gateway.refusals import Refused
 
 
 async def settings_of(client, settings):
@@ -47,3 +55,81 @@ async def test_clients_without_settings_beat_receive_and_leave(client, ariane_to
     assert (await client.call("Heartbeat", beat)).status.code == dp.OK
     leave = pb.NotifyClientTerminationRequest(group=dp.Resource(name=group))
     assert (await client.call("NotifyClientTermination", leave)).status.code == dp.OK
+
+
+@pytest.fixture
+def silent_broker():
+    """The address of a broker that never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        host, port = listening.getsockname()
+        yield f"{host}:{port}"
+
+
+@pytest.fixture
+def have_brokers(monkeypatch):
+    """Have gateways find brokers at these addresses; of several lists the last one stays."""
+
+    def have(*lists):
+        left = list(lists)
+
+        async def primaries(_):
+            addresses = left.pop(0) if len(left) > 1 else left[0]
+            return {f"broker-{number}": each for number, each in enumerate(addresses)}
+
+        monkeypatch.setattr(Cluster, "primaries", primaries)
+
+    return have
+
+
+@pytest.mark.parametrize("which", ["the first of two", "the only one, at first"])
+async def test_a_consumer_has_its_settings_although_a_broker_did_not_answer(
+    start_gateway, connect, ariane_cluster, silent_broker, have_brokers, group, which
+):
+    address, _ = await start_gateway(call_timeout_s=0.2)
+    real = ariane_cluster.broker_address
+    first = [silent_broker, real] if which == "the first of two" else [silent_broker]
+    have_brokers(first, [real])
+    subscription = dp.Subscription(group=dp.Resource(name=group))
+    answer = await settings_of(
+        connect(address), dp.Settings(client_type=dp.PUSH_CONSUMER, subscription=subscription)
+    )
+    assert (answer.status.code, answer.settings.subscription.receive_batch_size) == (dp.OK, 32)
+
+
+async def test_what_brokers_said_of_a_group_holds_while_none_of_them_answers(
+    start_gateway,
+    connect,
+    ariane_cluster,
+    make_ariane_topic,
+    make_group,
+    silent_broker,
+    have_brokers,
+    monkeypatch,
+):
+    topic = make_ariane_topic(queue_count=2, fifo=True)
+    group = await make_group(receive_in_order=True)
+    address, _ = await start_gateway(call_timeout_s=0.2)
+    client = connect(address)
+    request = pb.QueryAssignmentRequest(
+        topic=dp.Resource(name=topic), group=dp.Resource(name=group)
+    )
+    monkeypatch.setattr(group_calls, "KEPT_S", 0.0)
+    for brokers in ([ariane_cluster.broker_address], [silent_broker]):
+        have_brokers(brokers)
+        answer = await client.call("QueryAssignment", request)
+        assert answer.status.code == dp.OK, answer
+        assert [each.message_queue.id for each in answer.assignments] == [0, 1]
+
+
+async def test_a_route_is_told_once_a_name_server_is_back(client, ariane_topic, monkeypatch):
+    route, refused = Cluster.route, iter([Refusal.UNAVAILABLE, Refusal.NO_ANSWER])
+
+    async def later(cluster, topic):
+        for kind in refused:
+            raise Refused(kind, "no name server answers")
+        return await route(cluster, topic)
+
+    monkeypatch.setattr(Cluster, "route", later)
+    answer = await client.queues(ariane_topic)
+    assert answer.status.code == dp.OK, answer
+    assert answer.message_queues

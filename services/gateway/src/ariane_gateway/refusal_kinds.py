@@ -33,6 +33,9 @@ class Refusal(Enum):
     FAULT = auto()
 
 
+PASSING: Final = frozenset({Refusal.BUSY, Refusal.NO_ANSWER, Refusal.UNAVAILABLE})
+"""Kinds that say nothing of the call itself: the same one may succeed soon, or elsewhere."""
+
 BY_REASON: Final[Mapping[str, Refusal]] = {
     "ACCESS_DENIED": Refusal.FORBIDDEN,
     "BATCH_DIFFERS": Refusal.FAULT,

@@ -114,13 +114,19 @@ class Cluster:
     async def primaries(self) -> dict[str, str]:
         """The addresses of all primaries, by the names of their brokers.
 
+        While no name server answers, they are as they were.
+
         Raises:
-            Refused: No name server answered.
+            Refused: No name server answered yet.
         """
         now_s = self.clock.monotonic_s()
         if now_s >= self._primaries_until_s or not self._primaries:
-            with refusing():
+            try:
                 brokers = await self._opened.name_servers.list_brokers()
+            except ArianeError as error:
+                if self._primaries:
+                    return self._primaries
+                raise refused_by(error) from error
             self._primaries = {
                 each.identity.broker_name: each.identity.address
                 for each in brokers
@@ -128,16 +134,6 @@ class Cluster:
             }
             self._primaries_until_s = now_s + BROKERS_KEPT_S
         return self._primaries
-
-    async def any_primary(self) -> str:
-        """The address of a broker's primary, for what all brokers know alike.
-
-        Raises:
-            Refused: There is no broker, or no name server answered.
-        """
-        for address in (await self.primaries()).values():
-            return address
-        raise Refused(Refusal.UNAVAILABLE, "no broker is registered")
 
     @property
     def _opened(self) -> Session:

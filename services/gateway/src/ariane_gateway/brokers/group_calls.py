@@ -7,12 +7,16 @@ from typing import Final, NamedTuple
 from ariane.broker.v1.group_service_pb2 import ConsumerGroup, GetConsumerGroupRequest
 from ariane_gateway.brokers.acting import USER
 from ariane_gateway.brokers.cluster import Cluster
-from ariane_gateway.refusals import refused_by
+from ariane_gateway.refusal_kinds import PASSING, Refusal
+from ariane_gateway.refusals import Refused, refused_by
 from ariane_sdk.client.broker_calls import answer_of
 from ariane_sdk.errors import CallError, GroupNotFound
 
 KEPT_S: Final = 10.0
 """How long an answer is good, in seconds."""
+
+AGAIN_S: Final = 0.5
+"""How long a broker may take where an older answer is at hand, in seconds."""
 
 GROUPS_KEPT_MAX: Final = 10_000
 
@@ -43,32 +47,58 @@ class GroupCalls:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._kept: dict[tuple[str, str], tuple[float, GroupRules]] = {}
+        self._silent: set[str] = set()
 
     async def rules(self, group: str) -> GroupRules:
         """The rules of a group; the defaults for one that does not exist yet.
 
+        While no broker answers, they are as they were.
+
         Raises:
-            Refused: No broker answered, or the user of the call may not see the group.
+            Refused: No broker answered yet, or the user of the call may not see the group.
         """
         key = USER.get(), group
-        now_s = self._cluster.clock.monotonic_s()
-        until_s, rules = self._kept.get(key, (0.0, GroupRules()))
-        if now_s < until_s:
-            return rules
-        address = await self._cluster.any_primary()
-        call = self._cluster.acting.groups(address).GetConsumerGroup(
-            GetConsumerGroupRequest(consumer_group=group), timeout=self._cluster.timeout_s
-        )
+        kept = self._kept.get(key)
+        if kept is not None and self._cluster.clock.monotonic_s() < kept[0]:
+            return kept[1]
+        timeout_s = self._cluster.timeout_s
         try:
-            rules = _rules_of((await answer_of(call, f"broker at {address}")).group)
-        except GroupNotFound:
-            rules = GroupRules()
-        except CallError as error:
-            raise refused_by(error) from error
+            rules = await self._ask(group, timeout_s if kept is None else min(timeout_s, AGAIN_S))
+        except Refused as refused:
+            if kept is None or refused.kind not in PASSING:
+                raise
+            return kept[1]
         if len(self._kept) >= GROUPS_KEPT_MAX:
             self._kept.clear()
-        self._kept[key] = now_s + KEPT_S, rules
+        self._kept[key] = self._cluster.clock.monotonic_s() + KEPT_S, rules
         return rules
+
+    async def _ask(self, group: str, timeout_s: float) -> GroupRules:
+        """Ask one broker after the other, until one answers: first those that answered before."""
+        addresses = (await self._cluster.primaries()).values()
+        refused = Refused(Refusal.UNAVAILABLE, "no broker is registered")
+        for address in sorted(addresses, key=self._silent.__contains__):
+            self._silent.add(address)  # Also for others, and if the caller does not wait for it.
+            try:
+                rules = await self._ask_at(address, group, timeout_s)
+            except CallError as error:
+                refused = refused_by(error)
+                if refused.kind in PASSING:
+                    continue
+                self._silent.discard(address)
+                raise refused from error
+            self._silent.discard(address)
+            return rules
+        raise refused
+
+    async def _ask_at(self, address: str, group: str, timeout_s: float) -> GroupRules:
+        call = self._cluster.acting.groups(address).GetConsumerGroup(
+            GetConsumerGroupRequest(consumer_group=group), timeout=timeout_s
+        )
+        try:
+            return _rules_of((await answer_of(call, f"broker at {address}")).group)
+        except GroupNotFound:
+            return GroupRules()
 
 
 def _rules_of(group: ConsumerGroup) -> GroupRules:

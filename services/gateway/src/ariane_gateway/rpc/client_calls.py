@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from apache.rocketmq.v2 import service_pb2 as pb
 from apache.rocketmq.v2.definition_pb2 import Assignment, Endpoints
@@ -10,6 +11,7 @@ from ariane_gateway.brokers.cluster import Cluster
 from ariane_gateway.brokers.group_calls import GroupCalls
 from ariane_gateway.brokers.seen_topics import SeenTopics
 from ariane_gateway.clients.client_table import ClientTable
+from ariane_gateway.patience import once_answered
 from ariane_gateway.rpc.caller import Caller, group_of, topic_of
 from ariane_gateway.rpc.route_wire import (
     assigned_queues,
@@ -19,6 +21,9 @@ from ariane_gateway.rpc.route_wire import (
 )
 from ariane_gateway.rpc.statuses import OK
 from ariane_servicekit import Address
+
+MARGIN_S: Final = 0.5
+"""A question ends so much before its caller stops waiting, so that the caller learns why."""
 
 
 class ClientCalls:
@@ -50,8 +55,9 @@ class ClientCalls:
             Refused: No broker has it, its user may not see it, or no name server answered.
         """
         topic = topic_of(request.topic)
-        await self._seen.check(topic)
-        route = await self._cluster.route(topic)
+        route = await once_answered(
+            lambda: self._cluster.route(topic), wait_s=caller.time_s - MARGIN_S
+        )
         queues = message_queues(
             route,
             request.topic,

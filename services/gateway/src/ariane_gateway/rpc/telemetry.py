@@ -14,6 +14,7 @@ from apache.rocketmq.v2.service_pb2 import TelemetryCommand
 from ariane_gateway.brokers.group_calls import GroupCalls
 from ariane_gateway.clients.client import GatewayClient
 from ariane_gateway.clients.client_table import ClientTable
+from ariane_gateway.patience import once_answered
 from ariane_gateway.refusals import Refused
 from ariane_gateway.rpc.caller import Caller, group_of, topic_of
 from ariane_gateway.rpc.commands import Commands
@@ -120,7 +121,7 @@ class Telemetry:
 
         Raises:
             Illegal: A name is missing.
-            Refused: No broker answered.
+            Refused: The user may not see the group.
             ServiceError: FIELD_INVALID: it neither sends nor receives.
         """
         kind = said.WhichOneof("pub_sub")
@@ -135,7 +136,7 @@ class Telemetry:
             client.consumes = {
                 group: tuple(wanted_of(each.topic, each.expression) for each in wanted)
             }
-            return consumer_settings(said, await self._groups.rules(group))
+            return consumer_settings(said, await once_answered(lambda: self._groups.rules(group)))
         raise field_invalid("settings", "must have publishing or subscription")
 
 
