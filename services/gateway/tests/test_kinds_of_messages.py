@@ -86,14 +86,14 @@ async def test_a_delayed_message_comes_at_its_time_or_is_recalled(
 
 async def test_a_higher_priority_comes_first(client, make_ariane_topic, group):
     topic = make_ariane_topic(queue_count=1)
-    for priority in (1, 3, 2):
+    for priority in (1, 3, 0, 2):
         await client.send(topic, b"%d" % priority, dp.PRIORITY, priority=priority)
     received = []
-    for _ in range(3):
+    for _ in range(4):
         _, (message,) = await client.receive(topic, group, count=1)
         received.append(message.system_properties.priority)
         assert message.system_properties.message_type == dp.PRIORITY
-    assert received == [3, 2, 1]
+    assert received == [3, 2, 1, 0]
 
 
 def ending(topic, sent, resolution):
@@ -145,16 +145,35 @@ BROKEN = [
     (dp.ILLEGAL_MESSAGE_TAG, b"a", {"tag": "a|b"}),
     (dp.ILLEGAL_MESSAGE_TAG, b"a", {"tag": " "}),
     (dp.ILLEGAL_MESSAGE_KEY, b"a", {"keys": [" "]}),
+    (dp.ILLEGAL_MESSAGE_KEY, b"a", {"keys": list(map(str, range(255)))}),
     (dp.ILLEGAL_MESSAGE_GROUP, b"a", {"kind": dp.FIFO}),
     (dp.ILLEGAL_MESSAGE_GROUP, b"a", {"kind": dp.FIFO, "message_group": "g" * 65}),
+    (dp.ILLEGAL_MESSAGE_GROUP, b"a", {"kind": dp.FIFO, "message_group": " "}),
+    (dp.ILLEGAL_MESSAGE_GROUP, b"a", {"kind": dp.FIFO, "message_group": "a\n"}),
     (dp.ILLEGAL_DELIVERY_TIME, b"a", {"kind": dp.DELAY}),
+    (dp.ILLEGAL_DELIVERY_TIME, b"a", {"kind": dp.DELAY, "delivery_timestamp": Timestamp(nanos=-5)}),
     (dp.NOT_IMPLEMENTED, b"a", {"kind": dp.LITE, "lite_topic": "lite"}),
     (dp.ILLEGAL_MESSAGE_PROPERTY_KEY, b"a", {"properties": {"TRAN_MSG": "true"}}),
     (dp.ILLEGAL_MESSAGE_PROPERTY_KEY, b"a", {"properties": {"POP_CK": "1"}}),
     (dp.ILLEGAL_MESSAGE_PROPERTY_KEY, b"a", {"properties": {"a": "b\x01"}}),
+    (dp.ILLEGAL_MESSAGE_PROPERTY_KEY, b"a", {"properties": {"a": ""}}),
+    (dp.ILLEGAL_MESSAGE_PROPERTY_KEY, b"a", {"properties": {"KEYS": "b"}}),
+    (dp.ILLEGAL_MESSAGE_PROPERTY_KEY, b"a", {"properties": {"LAST_ERROR": "b"}}),
     (dp.MESSAGE_PROPERTIES_TOO_LARGE, b"a", {"properties": {"a": "b" * (16 << 10)}}),
+    (dp.MESSAGE_PROPERTIES_TOO_LARGE, b"a", {"properties": {"a": "\u20ac" * 12_000}}),
+    (dp.MESSAGE_PROPERTIES_TOO_LARGE, b"a", {"keys": ["k" * 40_000]}),
+    (
+        dp.MESSAGE_PROPERTIES_TOO_LARGE,
+        b"a",
+        {"kind": dp.TRANSACTION, "trace_context": "t" * 40_000},
+    ),
     (dp.MESSAGE_CORRUPTED, b"a", {"body_digest": dp.Digest(type=dp.MD5, checksum="00")}),
     (dp.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE, b"a", {"delivery_timestamp": in_seconds(9)}),
+    (
+        dp.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
+        b"a",
+        {"kind": dp.DELAY, "delivery_timestamp": in_seconds(9), "message_group": "g"},
+    ),
 ]
 
 

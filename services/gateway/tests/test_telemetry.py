@@ -3,9 +3,11 @@
 import socket
 
 import pytest
+from google.protobuf.duration_pb2 import Duration
 
 from apache.rocketmq.v2 import definition_pb2 as dp
 from apache.rocketmq.v2 import service_pb2 as pb
+from ariane.broker.v1.group_service_pb2 import DelayTable, RetryPolicy
 from ariane_gateway.brokers import group_calls
 from ariane_gateway.brokers.cluster import Cluster
 from ariane_gateway.refusal_kinds import Refusal
@@ -48,6 +50,18 @@ async def test_a_consumer_is_told_how_its_group_repeats(client, group):
     assert told.subscription.long_polling_timeout.seconds == 20
     assert told.backoff_policy.max_attempts == 17
     assert told.backoff_policy.customized_backoff.next[0].seconds == 10
+
+
+async def test_no_consumer_is_told_to_hide_a_message_for_longer_than_it_may(client, make_group):
+    day = DelayTable(delays=[Duration(seconds=86_400)])
+    group = await make_group(retry_policy=RetryPolicy(table=day))
+    subscription = dp.Subscription(group=dp.Resource(name=group))
+    answer = await settings_of(
+        client, dp.Settings(client_type=dp.PUSH_CONSUMER, subscription=subscription)
+    )
+    # It would repeat a refused ChangeInvisibleDuration for ever.
+    (delay,) = answer.settings.backoff_policy.customized_backoff.next
+    assert delay.ToSeconds() == 12 * 3600
 
 
 async def test_clients_without_settings_beat_receive_and_leave(client, ariane_topic, group):

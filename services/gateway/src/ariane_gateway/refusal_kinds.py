@@ -16,6 +16,7 @@ class Refusal(Enum):
     GROUP_UNKNOWN = auto()
     MESSAGE_ILLEGAL = auto()
     BODY_TOO_LARGE = auto()
+    PROPERTIES_TOO_LARGE = auto()
     MESSAGE_TYPE = auto()
     DELIVERY_TIME = auto()
     FILTER_ILLEGAL = auto()

@@ -33,7 +33,6 @@ class Refused(Exception):
 
 
 _BY_CLASS: Final = (
-    (MessageTooLarge, Refusal.BODY_TOO_LARGE),
     (RequestTooLarge, Refusal.BODY_TOO_LARGE),
     (RouteNotFound, Refusal.TOPIC_UNKNOWN),
     (IllegalArgument, Refusal.MESSAGE_ILLEGAL),
@@ -47,6 +46,8 @@ _BY_CLASS: Final = (
 def refused_by(error: ArianeError) -> Refused:
     """The refusal for an error of a broker, of a name server, or of the client towards them."""
     kind = BY_REASON.get(error.reason)
+    if isinstance(error, MessageTooLarge) and "size_bytes" not in error.metadata:
+        kind = Refusal.PROPERTIES_TOO_LARGE  # Of a body, it is told.
     if kind is None:
         kinds = (kind for of_class, kind in _BY_CLASS if isinstance(error, of_class))
         kind = next(kinds, Refusal.FAULT)

@@ -10,6 +10,7 @@ from ariane_gateway.brokers.cluster import Cluster
 from ariane_gateway.refusal_kinds import PASSING, Refusal
 from ariane_gateway.refusals import Refused, refused_by
 from ariane_sdk.client.broker_calls import answer_of
+from ariane_sdk.consumer.receiving.invisible_span import INVISIBLE_S_MAX
 from ariane_sdk.errors import CallError, GroupNotFound
 
 KEPT_S: Final = 10.0
@@ -115,4 +116,6 @@ def _rules_of(group: ConsumerGroup) -> GroupRules:
         factor = grows.multiplier or 2.0
         count = min(attempts_max, 100)
         delays_s = tuple(min((first_s or 5.0) * factor**n, max_s or 7200.0) for n in range(count))
-    return GroupRules(group.receive_in_order, attempts_max, delays_s or _DELAYS_S)
+    # The gateway takes no longer time from a client, which would repeat a refused one for ever.
+    told_s = tuple(min(delay_s, INVISIBLE_S_MAX) for delay_s in delays_s or _DELAYS_S)
+    return GroupRules(group.receive_in_order, attempts_max, told_s)

@@ -26,19 +26,11 @@ from apache.rocketmq.v2.definition_pb2 import (
 )
 from ariane_gateway.brokers.receive_calls import Delivery
 from ariane_gateway.receiving.handles import Handle
-from ariane_gateway.rpc.sent_message import BORN_HOST, OF_ROCKETMQ, TRACE_CONTEXT
+from ariane_gateway.rpc.sent_message import BORN_HOST, SYSTEM_PROPERTIES, TRACE_CONTEXT
 from ariane_record.layout import Host, PropertyName
 from ariane_record.names import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from ariane_record.single.message import split_keys
-from ariane_sdk import RESERVED_PROPERTIES
 from ariane_sdk.message import ReceivedMessage
-
-_OF_SYSTEM: Final = (
-    frozenset(value for name, value in vars(PropertyName).items() if not name.startswith("_"))
-    | RESERVED_PROPERTIES
-    | OF_ROCKETMQ
-)
-
 
 _TYPES: Final = (
     (PropertyName.MESSAGE_GROUP, FIFO),
@@ -114,7 +106,7 @@ def message_for(message: ReceivedMessage, topic: Resource) -> Message:
     if dead_topic and message.topic.startswith(DEAD_LETTER_PREFIX):
         dead_id = property_of(PropertyName.DEAD_LETTER_MESSAGE_ID, "")
         system.dead_letter_queue.CopyFrom(DeadLetterQueue(topic=dead_topic, message_id=dead_id))
-    user = {name: value for name, value in properties.items() if name not in _OF_SYSTEM}
+    user = {name: value for name, value in properties.items() if name not in SYSTEM_PROPERTIES}
     return Message(topic=topic, user_properties=user, system_properties=system, body=body)
 
 

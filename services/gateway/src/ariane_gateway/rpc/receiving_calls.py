@@ -18,6 +18,7 @@ from ariane_gateway.rpc.caller import Caller, group_of, topic_of
 from ariane_gateway.rpc.filter_wire import wanted_of
 from ariane_gateway.rpc.handed_message import handed_message
 from ariane_gateway.rpc.statuses import OK, Illegal, status_of, status_of_all
+from ariane_sdk.consumer.receiving.invisible_span import INVISIBLE_S_MAX
 from ariane_sdk.errors import BodyDamaged
 
 COUNT_DEFAULT: Final = 32
@@ -26,7 +27,6 @@ HANDLES_MAX: Final = 4096
 KEPT_S: Final = 60.0
 """How long messages of consumers that have them renewed are invisible, in seconds."""
 INVISIBLE_S_MIN: Final = 1.0
-INVISIBLE_S_MAX: Final = 12 * 3600.0
 HOLD_S_DEFAULT: Final = 20.0
 MARGIN_S: Final = 0.5
 """A receive ends so much before its caller stops waiting, or a tenth of its time if that is more.

@@ -23,6 +23,8 @@ from apache.rocketmq.v2.definition_pb2 import (
 from ariane_gateway.rpc.caller import topic_of
 from ariane_gateway.rpc.statuses import Illegal
 from ariane_record.control_characters import holds_control_character
+from ariane_record.encoding.block import KEYS_MAX
+from ariane_record.layout import PropertyName
 from ariane_sdk import RESERVED_PROPERTIES
 from ariane_sdk.message import RelayedMessage
 
@@ -47,7 +49,7 @@ _MAY_WAIT: Final = frozenset({DELAY, MESSAGE_TYPE_UNSPECIFIED})
 BORN_HOST: Final = "__BORNHOST"
 """Property with the client's address, as RocketMQ's proxy stores it."""
 
-OF_ROCKETMQ: Final = frozenset(
+_OF_ROCKETMQ: Final = frozenset(
     {
         "1ST_POP_TIME",
         "ARRIVE_TIME",
@@ -71,7 +73,12 @@ OF_ROCKETMQ: Final = frozenset(
 )
 """Properties that RocketMQ's proxy and brokers write beside those that we know."""
 
-_RESERVED: Final = RESERVED_PROPERTIES | OF_ROCKETMQ
+SYSTEM_PROPERTIES: Final = (
+    frozenset(value for name, value in vars(PropertyName).items() if not name.startswith("_"))
+    | RESERVED_PROPERTIES
+    | _OF_ROCKETMQ
+)
+"""Properties that no client sets by name, and that none is handed as its own."""
 
 
 def relayed_message(message: Message, *, body_bytes_max: int, now_ms: int) -> RelayedMessage:
@@ -94,6 +101,9 @@ def relayed_message(message: Message, *, body_bytes_max: int, now_ms: int) -> Re
     properties = _checked_properties(message.user_properties)
     if system.trace_context:
         properties[TRACE_CONTEXT] = system.trace_context
+    if system.HasField("priority"):
+        # Of a message of our own clients, 0 is none.
+        properties[PropertyName.PRIORITY] = str(system.priority)
     deliver_at = None
     if system.HasField("delivery_timestamp"):
         try:
@@ -108,7 +118,6 @@ def relayed_message(message: Message, *, body_bytes_max: int, now_ms: int) -> Re
         message_group=system.message_group,
         properties=properties,
         deliver_at=deliver_at,
-        priority=system.priority,
         unique_id=system.message_id,
         born_timestamp_ms=_born_ms(system, now_ms),
     )
@@ -122,14 +131,22 @@ def _check_type(said: SystemProperties) -> None:
     if kind == FIFO and not said.message_group:
         raise Illegal(Code.ILLEGAL_MESSAGE_GROUP, "a FIFO message needs a message group")
     if said.message_group and (
-        len(said.message_group) > GROUP_LENGTH_MAX or _is_odd(said.message_group)
+        len(said.message_group) > GROUP_LENGTH_MAX
+        or holds_control_character(said.message_group)
+        or not said.message_group.strip()
     ):
         raise Illegal(
             Code.ILLEGAL_MESSAGE_GROUP,
-            f"a message group has at most {GROUP_LENGTH_MAX} characters, none of control",
+            f"a message group has at most {GROUP_LENGTH_MAX} characters, none of control, and is "
+            "not blank",
         )
     if kind == DELAY and not said.HasField("delivery_timestamp"):
         raise Illegal(Code.ILLEGAL_DELIVERY_TIME, "a delayed message needs a delivery time")
+    if said.message_group and said.HasField("delivery_timestamp"):
+        raise Illegal(
+            Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
+            "a message of a message group stays in order: it has no delivery time",
+        )
     if kind not in _MAY_WAIT and said.HasField("delivery_timestamp"):
         raise Illegal(
             Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE, "only a delayed message has a delivery time"
@@ -144,7 +161,7 @@ def _checked_properties(given: Mapping[str, str]) -> dict[str, str]:
     size = 0
     for name, value in given.items():
         size += len(name) + len(value)
-        if _is_odd(name) or _is_odd(value) or name in _RESERVED:
+        if _is_odd(name) or _is_odd(value) or name in SYSTEM_PROPERTIES:
             raise Illegal(
                 Code.ILLEGAL_MESSAGE_PROPERTY_KEY,
                 f"property {name!r:.100}: empty, with control characters, or of the system",
@@ -176,7 +193,10 @@ def _checked_keys(said: SystemProperties) -> tuple[str, ...]:
             Code.ILLEGAL_MESSAGE_KEY, "a key is not blank, and holds no control character"
         )
     # A key with spaces is several keys: they are stored so.
-    return tuple(word for key in keys for word in key.split(" ") if word)
+    words = tuple(word for key in keys for word in key.split(" ") if word)
+    if len(words) >= KEYS_MAX:  # The message's id is one of them.
+        raise Illegal(Code.ILLEGAL_MESSAGE_KEY, f"{len(words)} keys; {KEYS_MAX - 1} are most")
+    return words
 
 
 def _checked_body(message: Message, bytes_max: int) -> bytes:
