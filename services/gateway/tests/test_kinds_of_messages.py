@@ -54,6 +54,19 @@ async def test_what_rocketmq_wrote_into_a_message_is_no_property_of_its_client(
     assert came.system_properties.born_host == "10.0.0.7"
 
 
+async def test_a_delivery_time_that_no_client_could_read_keeps_nothing_back(
+    client, ariane_name_servers, make_ariane_topic, group
+):
+    topic = make_ariane_topic(queue_count=1)
+    async with Producer(ariane_name_servers) as producer:
+        for due_ms in ("9" * 20, "1"):
+            stored = RelayedMessage(topic, b"old", properties={"TIMER_DELIVER_MS": due_ms})
+            await producer.send(stored)
+    _, came = await client.receive(topic, group)
+    told = [each.system_properties.HasField("delivery_timestamp") for each in came]
+    assert told == [False, True]
+
+
 async def test_a_delayed_message_comes_at_its_time_or_is_recalled(
     client, ariane_topic, ariane_clock, group
 ):

@@ -200,6 +200,13 @@ async def test_a_filter_that_is_none_is_refused(client, ariane_topic, group):
     assert status.code == dp.ILLEGAL_FILTER_EXPRESSION
 
 
+async def test_who_wants_other_messages_than_its_group_is_forbidden_to(client, ariane_topic, group):
+    for tag, code in (("red", dp.MESSAGE_NOT_FOUND), ("blue", dp.FORBIDDEN)):
+        wanted = dp.FilterExpression(type=dp.TAG, expression=tag)
+        status, _ = await client.receive(ariane_topic, group, filter_expression=wanted)
+        assert status.code == code, status
+
+
 async def test_a_receive_is_held_until_a_message_comes(client, ariane_topic, group):
     receiving = asyncio.ensure_future(client.receive(ariane_topic, group, hold_s=20))
     await asyncio.sleep(0.05)
