@@ -209,6 +209,40 @@ async def test_clients_of_gateways_are_asked_by_rights_from_their_own_address(
         asking.cancel()
 
 
+async def test_the_id_of_a_gateways_client_belongs_to_its_user(running_closed):
+    async with running_closed("anna: allow PUBLISH topic orders", "bert: ") as broker:
+        root, anna = await broker.of("root"), await broker.of("anna")
+        checker, gateway = await broker.of(MemberKind.CHECKER), await broker.of(MemberKind.GATEWAY)
+        await root.create_topic("orders")
+        await anna.store_half("u1", group="pay")
+        streams = [await attached(gateway, client_id=f"gateway-{n}") for n in range(2)]
+        # Of the second gateway, the last one is known once all before are.
+        for stream, *told in (
+            (streams[0], ("anna", "c")),
+            (streams[1], ("bert", "c"), ("bert", "d")),
+        ):
+            present = [
+                client_pb.RelayedClient(
+                    hello=client_pb.ClientHello(client_id=client_id, producer_groups=["pay"]),
+                    address="10.0.0.7:4242",
+                    reachable=True,
+                    user=user,
+                )
+                for user, client_id in told
+            ]
+            relayed = client_pb.RelayedClients(present=present)
+            await stream.write(client_pb.AttachRequest(relayed_clients=relayed))
+            wanted = f'client_id: "{told[-1][1]}"'
+            listing = client_pb.ListClientsRequest()
+            async with asyncio.timeout(20):
+                while wanted not in str(await root.clients.ListClients(listing)):  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+        check = transaction_pb.CheckTransactionRequest(transaction_id="u1")
+        asking = asyncio.ensure_future(checker.transactions.CheckTransaction(check))
+        assert (await streams[0].read()).client_id == "c"
+        asking.cancel()
+
+
 async def test_receipts_are_judged_by_what_they_settle(running_closed, refused):
     async with running_closed(
         f"anna: {CONSUMER}", "bert: allow SUBSCRIBE group g; allow SUBSCRIBE topic other"

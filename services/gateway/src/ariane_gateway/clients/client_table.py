@@ -60,12 +60,15 @@ class ClientTable:
     def heard(
         self, client_id: str, language: str, version: str, address: str, user: str = ""
     ) -> GatewayClient:
-        """Note that a client lives, and who it is."""
+        """Note that a client lives, and who it is.
+
+        The id of a living client belongs to its user: who calls with it as another one is served,
+        and neither hears what is said to that client nor changes what is known of it.
+        """
         client = self._clients.get(client_id)
-        if client is None:
+        if client is None or client.user != user:
             client = GatewayClient(client_id, language, version, address, user)
-            if len(self._clients) < self._clients_max:
-                self._clients[client_id] = client
+            if self._takes(client):
                 self._tell(client)
         client.last_heard_s = self._monotonic()
         return client
@@ -73,25 +76,31 @@ class ClientTable:
     def opens(self, client: GatewayClient, stream: Callable[[Any], None]) -> None:
         """A client opens a stream; brokers hear of it once it says what it does."""
         client.streams.append(stream)
-        if len(self._clients) < self._clients_max:
-            self._clients.setdefault(client.client_id, client)
+        self._takes(client)
+
+    def says(self, client: GatewayClient) -> None:
+        """Note that a client says something over its stream."""
+        client.last_heard_s = self._monotonic()
+        self._takes(client)
 
     def changed(self, client: GatewayClient) -> None:
         """A client does something else now."""
-        if client.client_id in self._clients:
+        if self._knows(client):
             self._tell(client)
 
     def closes(self, client: GatewayClient, stream: Callable[[Any], None]) -> None:
         """A stream of a client ends; the client itself may live on."""
         client.streams.remove(stream)
-        if not client.streams and client.client_id in self._clients:
+        if not client.streams and self._knows(client):
             self._tell(client)
 
-    def leaves(self, client_id: str) -> None:
-        """Forget a client that says goodbye."""
-        client = self._clients.pop(client_id, None)
-        if client is not None and self.audience is not None:
-            self.audience.gone(left=[client_id])
+    def leaves(self, client_id: str, user: str) -> None:
+        """Forget a client of a user that says goodbye."""
+        client = self._clients.get(client_id)
+        if client is not None and client.user == user:
+            del self._clients[client_id]
+            if self.audience is not None:
+                self.audience.gone(left=[client_id])
 
     def forget_silent(self) -> None:
         """Forget the clients that are gone."""
@@ -105,6 +114,23 @@ class ClientTable:
             del self._clients[client_id]
         if gone and self.audience is not None:
             self.audience.gone(silent=gone)
+
+    def _takes(self, client: GatewayClient) -> bool:
+        """Know a client if there is room and its id is free; return whether it is new.
+
+        What is known of it by calls alone gives way to the one with its stream.
+        """
+        known = self._clients.get(client.client_id)
+        if known is None:
+            is_free = len(self._clients) < self._clients_max
+        else:
+            is_free = known is not client and known.user == client.user and not known.streams
+        if is_free:
+            self._clients[client.client_id] = client
+        return is_free
+
+    def _knows(self, client: GatewayClient) -> bool:
+        return self._clients.get(client.client_id) is client
 
     def _tell(self, client: GatewayClient) -> None:
         if self.audience is not None:

@@ -103,7 +103,7 @@ class ClientCalls:
         self, _request: pb.NotifyClientTerminationRequest, caller: Caller
     ) -> pb.NotifyClientTerminationResponse:
         """Forget a client."""
-        self._clients.leaves(caller.client_id)
+        self._clients.leaves(caller.client_id, caller.user)
         return pb.NotifyClientTerminationResponse(status=OK)
 
     def _endpoints(self, called: Endpoints) -> Endpoints:

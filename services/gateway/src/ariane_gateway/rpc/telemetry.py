@@ -97,7 +97,7 @@ class Telemetry:
     ) -> None:
         await self._hear(first, client, caller, stream)
         async for command in commands:
-            self._clients.heard(*caller.identity)
+            self._clients.says(client)
             await self._hear(command, client, caller, stream)
 
     async def _hear(
