@@ -6,6 +6,8 @@ import pytest
 
 from apache.rocketmq.v2 import definition_pb2 as dp
 from apache.rocketmq.v2 import service_pb2 as pb
+from ariane_gateway.brokers.cluster import Cluster
+from ariane_gateway.receiving.handles import decode_handle
 from ariane_wire import ChannelOptions, insecure_channel
 
 
@@ -144,6 +146,34 @@ async def test_some_of_several_handles_are_invalid(client, ariane_topic, group):
     assert acked.status.code == dp.MULTIPLE_RESULTS
     codes = [each.status.code for each in acked.entries]
     assert codes == [dp.OK, dp.INVALID_RECEIPT_HANDLE]
+
+
+async def test_what_a_broker_that_is_away_has_handed_out_is_settled_by_a_repeat(
+    client, ariane_topic, group, monkeypatch
+):
+    await client.send(ariane_topic)
+    _, (message,) = await client.receive(ariane_topic, group)
+    away = dp.Message()
+    away.CopyFrom(message)
+    handle = decode_handle(message.system_properties.receipt_handle)
+    away.system_properties.receipt_handle = handle._replace(broker_name="away").encode()
+    primary = Cluster.primary
+
+    async def primary_or_nobody(cluster, broker_name, topic):
+        return (
+            "127.0.0.1:1" if broker_name == "away" else await primary(cluster, broker_name, topic)
+        )
+
+    monkeypatch.setattr(Cluster, "primary", primary_or_nobody)
+    acked = await client.ack(ariane_topic, group, away, message, away)
+    assert acked.status.code == dp.MULTIPLE_RESULTS
+    codes = [each.status.code for each in acked.entries]
+    assert codes == [dp.HA_NOT_AVAILABLE, dp.OK, dp.HA_NOT_AVAILABLE]
+    for call in (
+        change(client, ariane_topic, group, away, 9),
+        forward(client, ariane_topic, group, away),
+    ):
+        assert (await call).status.code == dp.HA_NOT_AVAILABLE
 
 
 async def test_a_group_in_order_gets_messages_together_and_the_next_when_all_are_settled(
