@@ -1,9 +1,14 @@
 """Names of topics and groups, and namespaces, are judged as by RocketMQ's proxy."""
 
+import asyncio
+
 import pytest
+from grpc import aio
 
 from apache.rocketmq.v2 import definition_pb2 as dp
 from apache.rocketmq.v2 import service_pb2 as pb
+from ariane.broker.v1.topic_service_pb2 import DeleteTopicRequest
+from ariane.broker.v1.topic_service_pb2_grpc import TopicServiceStub
 from ariane_gateway.app import GatewayApp
 from ariane_gateway.rpc.caller import group_of, topic_of
 from ariane_gateway.rpc.statuses import Illegal
@@ -116,3 +121,18 @@ async def test_names_of_a_store_that_was_taken_over_go_on(tmp_path, connect):
             assert ended.status.code == dp.OK, ended
             _, (message,) = await client.receive(JAVA_TOPIC, JAVA_GROUP, hold_s=10)
             assert message.body == b"a cup"
+
+
+async def test_a_topic_that_was_deleted_has_no_route_any_more(
+    client, ariane_cluster, make_ariane_topic, group
+):
+    topic = make_ariane_topic()
+    assert (await client.queues(topic)).status.code == dp.OK
+    async with aio.insecure_channel(ariane_cluster.broker_address) as channel:
+        await TopicServiceStub(channel).DeleteTopic(DeleteTopicRequest(topic=topic))
+    # Its brokers say so first, and name servers are asked again then.
+    status, _ = await client.receive(topic, group)
+    assert status.code == dp.TOPIC_NOT_FOUND
+    async with asyncio.timeout(30):
+        while (await client.queues(topic)).status.code != dp.TOPIC_NOT_FOUND:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)

@@ -115,6 +115,10 @@ class Routes:
         known = [self.known[topic] for topic in topics if topic in self.known]
         return sorted(known, key=lambda each: -self._confirmed_s.get(each.topic, 0.0))
 
+    def is_confirmed(self, topic: str) -> bool:
+        """Whether name servers had the known route when they were last asked."""
+        return self._confirmed_s.get(topic) == self._asked_s.get(topic)
+
     async def get(self, topic: str) -> Route:
         """Return the known route, or ask name servers.
 

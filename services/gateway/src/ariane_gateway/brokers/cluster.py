@@ -9,9 +9,10 @@ from ariane_gateway.brokers.acting import ClusterTls, acting
 from ariane_gateway.refusal_kinds import Refusal
 from ariane_gateway.refusals import Refused, refused_by
 from ariane_sdk.client.session import Session
-from ariane_sdk.errors import ArianeError, CallError
+from ariane_sdk.errors import ArianeError, CallError, RouteNotFound
 from ariane_sdk.net.connections import Connections
 from ariane_sdk.routing.route import PRIMARY_ID, Route
+from ariane_sdk.routing.routes import exists_perhaps
 from ariane_sdk.runtime.clock import Clock, SystemClock, new_random
 from ariane_sdk.security import BROKER_KINDS, Expected, access_of
 
@@ -82,6 +83,26 @@ class Cluster:
             return await self._opened.routes.get(topic)
         except ArianeError as error:
             raise refused_by(error) from error
+
+    async def present_route(self, topic: str) -> Route:
+        """The same, but not what is known of a topic that was deleted: brokers that had it live.
+
+        Raises:
+            Refused: As ``route``.
+        """
+        route = await self.route(topic)
+        if self._opened.routes.is_confirmed(topic):
+            return route
+        try:
+            await self._opened.name_servers.get_route(topic)
+        except RouteNotFound as error:
+            live = await self.primaries()
+            gone = all(broker.broker_name not in live for broker in route.brokers)
+            if not (gone or exists_perhaps(error)):
+                raise refused_by(error) from error
+        except ArianeError:
+            pass  # What is known holds while nobody says otherwise.
+        return route
 
     async def primary(self, broker_name: str, topic: str) -> str:
         """The address of the process to call at a broker that has a topic.

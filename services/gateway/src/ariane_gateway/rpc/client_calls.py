@@ -56,7 +56,7 @@ class ClientCalls:
         """
         topic = topic_of(request.topic)
         route = await once_answered(
-            lambda: self._cluster.route(topic), wait_s=caller.time_s - MARGIN_S
+            lambda: self._cluster.present_route(topic), wait_s=caller.time_s - MARGIN_S
         )
         queues = message_queues(
             route,
