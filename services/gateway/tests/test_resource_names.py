@@ -10,10 +10,13 @@ from apache.rocketmq.v2 import service_pb2 as pb
 from ariane.broker.v1.topic_service_pb2 import DeleteTopicRequest
 from ariane.broker.v1.topic_service_pb2_grpc import TopicServiceStub
 from ariane_gateway.app import GatewayApp
+from ariane_gateway.brokers import cluster
 from ariane_gateway.rpc.caller import group_of, topic_of
 from ariane_gateway.rpc.statuses import Illegal
 from ariane_gateway.settings import GatewaySettings
 from ariane_sdk import ClusterClient
+from ariane_sdk.routing.name_servers import NameServers
+from ariane_sdk.routing.routes import Routes
 from ariane_servicekit import Address, serving
 from ariane_servicekit.running.processes import LocalCluster
 from ariane_testkit.java_names import JAVA_GROUP, JAVA_TOPIC, leave_java_names
@@ -136,3 +139,11 @@ async def test_a_topic_that_was_deleted_has_no_route_any_more(
     async with asyncio.timeout(30):
         while (await client.queues(topic)).status.code != dp.TOPIC_NOT_FOUND:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
+
+
+async def test_a_known_route_waits_for_no_name_server(client, ariane_topic, monkeypatch):
+    assert (await client.queues(ariane_topic)).status.code == dp.OK
+    monkeypatch.setattr(cluster, "CHECK_S", 0.01)
+    monkeypatch.setattr(Routes, "is_confirmed", lambda *_: False)
+    monkeypatch.setattr(NameServers, "get_route", lambda *_: asyncio.Event().wait())
+    assert (await client.queues(ariane_topic)).status.code == dp.OK

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from typing import Final
 
 from ariane_gateway.brokers.acting import ClusterTls, acting
 from ariane_gateway.refusal_kinds import Refusal
@@ -18,6 +20,9 @@ from ariane_sdk.security import BROKER_KINDS, Expected, access_of
 
 BROKERS_KEPT_S = 5.0
 """How long an answer with all brokers is good."""
+
+CHECK_S: Final = 0.5
+"""How long name servers may take to say that a topic is gone, in seconds."""
 
 
 class Cluster:
@@ -93,16 +98,20 @@ class Cluster:
         route = await self.route(topic)
         if self._opened.routes.is_confirmed(topic):
             return route
+        # What is known holds while nobody says otherwise.
+        with suppress(TimeoutError, ArianeError):
+            async with asyncio.timeout(CHECK_S):
+                await self._check_exists(route)
+        return route
+
+    async def _check_exists(self, route: Route) -> None:
         try:
-            await self._opened.name_servers.get_route(topic)
+            await self._opened.name_servers.get_route(route.topic)
         except RouteNotFound as error:
             live = await self.primaries()
             gone = all(broker.broker_name not in live for broker in route.brokers)
             if not (gone or exists_perhaps(error)):
                 raise refused_by(error) from error
-        except ArianeError:
-            pass  # What is known holds while nobody says otherwise.
-        return route
 
     async def primary(self, broker_name: str, topic: str) -> str:
         """The address of the process to call at a broker that has a topic.
