@@ -1,4 +1,7 @@
-"""Patience for what clients ask once, when they start: told that it cannot be had, they give up."""
+"""Patience where nobody else would ask again.
+
+Clients ask for some things once, when they start: told that these cannot be had, they give up.
+"""
 
 from __future__ import annotations
 

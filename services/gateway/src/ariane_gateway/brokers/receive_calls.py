@@ -141,6 +141,7 @@ class ReceiveCalls:
         try:
             await answer_of(call, f"broker {broker_name}")
         except CallError as error:
+            self._cluster.doubt(error, topic)
             raise refused_by(error) from error
 
     async def settle(

@@ -7,6 +7,7 @@ from collections.abc import Coroutine, Sequence
 from typing import Any, Final
 
 from ariane_gateway.brokers.receive_calls import Delivery, ReceiveCalls, Settlement, Wish
+from ariane_gateway.patience import once_answered
 from ariane_gateway.receiving.open_holds import OpenHolds
 from ariane_gateway.receiving.shared_holds import SharedHolds
 from ariane_gateway.refusals import Refused
@@ -60,9 +61,11 @@ class Receiving:
 
     async def _keep(self, broker_name: str, wish: Wish, deliveries: Sequence[Delivery]) -> None:
         receipts = list(dict.fromkeys(each.receipt for each in deliveries))
+        topic, group = wish.wanted.topic, wish.group
         try:
-            await self._calls.keep(
-                broker_name, wish.wanted.topic, wish.group, wish.client_id, receipts
+            await once_answered(
+                lambda: self._calls.keep(broker_name, topic, group, wish.client_id, receipts),
+                wait_s=wish.invisible_s,
             )
         except Refused as refused:
             _log.info("messages_not_kept", client=wish.client_id, cause=refused.text)
