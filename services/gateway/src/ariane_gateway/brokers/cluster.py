@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final
@@ -18,8 +19,15 @@ from ariane_sdk.routing.routes import exists_perhaps
 from ariane_sdk.runtime.clock import Clock, SystemClock, new_random
 from ariane_sdk.security import BROKER_KINDS, Expected, access_of
 
-BROKERS_KEPT_S = 5.0
-"""How long an answer with all brokers is good."""
+BROKERS_KEPT_S: Final = 5.0
+"""How long a list of all brokers is good, in seconds."""
+
+AWAY_S: Final = 120.0
+"""How long a broker is waited for that is gone, in seconds. One that is back sooner than a minute
+goes on to keep the messages of living consumers: these must not have given them up."""
+
+AWAY_KNOWN_S: Final = 1.0
+"""How old the list of brokers may be that says so, in seconds."""
 
 CHECK_S: Final = 0.5
 """How long name servers may take to say that a topic is gone, in seconds."""
@@ -41,7 +49,8 @@ class Cluster:
         self._name_servers = name_servers
         self._session: Session | None = None
         self._primaries: dict[str, str] = {}
-        self._primaries_until_s = 0.0
+        self._listed_s = -math.inf
+        self._lived_s: dict[str, float] = {}
         self.timeout_s = timeout_s
         """Longest time of a call, in seconds."""
         self.clock: Clock = SystemClock()
@@ -118,7 +127,7 @@ class Cluster:
 
         Raises:
             Refused: ``TOPIC_UNKNOWN`` when the broker has no such topic; ``UNAVAILABLE`` while it
-                has no primary, or no name server answers.
+                has no primary or is away for a moment, or no name server answers.
         """
         route = await self.route(topic)
         broker = route.broker(broker_name)
@@ -126,6 +135,8 @@ class Cluster:
             with refusing():
                 route = await self._opened.routes.refresh(topic)
             broker = route.broker(broker_name)
+        if broker is None and await self._is_away(broker_name):
+            raise Refused(Refusal.UNAVAILABLE, f"broker {broker_name} is away")
         if broker is None:
             raise Refused(
                 Refusal.TOPIC_UNKNOWN, f"no broker named {broker_name!r:.140} has topic {topic}"
@@ -141,29 +152,40 @@ class Cluster:
         """Look the route of a topic up again if a failed call is a reason to."""
         self._opened.failover.note(error, (topic,))
 
-    async def primaries(self) -> dict[str, str]:
+    async def primaries(self, age_s_max: float = BROKERS_KEPT_S) -> dict[str, str]:
         """The addresses of all primaries, by the names of their brokers.
 
         While no name server answers, they are as they were.
 
+        Args:
+            age_s_max: How old an answer may be, in seconds.
+
         Raises:
             Refused: No name server answered yet.
         """
-        now_s = self.clock.monotonic_s()
-        if now_s >= self._primaries_until_s or not self._primaries:
-            try:
-                brokers = await self._opened.name_servers.list_brokers()
-            except ArianeError as error:
-                if self._primaries:
-                    return self._primaries
-                raise refused_by(error) from error
-            self._primaries = {
-                each.identity.broker_name: each.identity.address
-                for each in brokers
-                if each.identity.broker_id == PRIMARY_ID
-            }
-            self._primaries_until_s = now_s + BROKERS_KEPT_S
+        if self._primaries and self.clock.monotonic_s() - self._listed_s < age_s_max:
+            return self._primaries
+        try:
+            brokers = await self._opened.name_servers.list_brokers()
+        except ArianeError as error:
+            if self._primaries:
+                return self._primaries
+            raise refused_by(error) from error
+        self._primaries = {
+            each.identity.broker_name: each.identity.address
+            for each in brokers
+            if each.identity.broker_id == PRIMARY_ID
+        }
+        self._listed_s = self.clock.monotonic_s()
+        self._lived_s |= dict.fromkeys(self._primaries, self._listed_s)
         return self._primaries
+
+    async def _is_away(self, broker_name: str) -> bool:
+        """Whether a broker lived lately: it may come back with what it has handed out."""
+        if broker_name in await self.primaries(AWAY_KNOWN_S):
+            return False
+        lived_s = self._lived_s.get(broker_name, -math.inf)
+        return self.clock.monotonic_s() - lived_s < AWAY_S
 
     @property
     def _opened(self) -> Session:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 from grpc import aio
@@ -113,9 +114,10 @@ class MessagingServicer(MessagingServiceServicer):
         self, request: pb.ChangeInvisibleDurationRequest, context: _Context
     ) -> pb.ChangeInvisibleDurationResponse:
         """Change how long a message stays invisible."""
-        return await self._door.answer(
-            self._receiving.change_invisible, request, context, pb.ChangeInvisibleDurationResponse
-        )
+        # Some clients take the handle of the answer, whatever its status.
+        handle = request.receipt_handle
+        make = partial(pb.ChangeInvisibleDurationResponse, receipt_handle=handle)
+        return await self._door.answer(self._receiving.change_invisible, request, context, make)
 
     async def ForwardMessageToDeadLetterQueue(
         self, request: pb.ForwardMessageToDeadLetterQueueRequest, context: _Context
