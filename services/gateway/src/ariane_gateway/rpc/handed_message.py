@@ -26,16 +26,14 @@ from apache.rocketmq.v2.definition_pb2 import (
 )
 from ariane_gateway.brokers.receive_calls import Delivery
 from ariane_gateway.receiving.handles import Handle
-from ariane_gateway.rpc.sent_message import (
-    BORN_HOST,
-    SYSTEM_PROPERTIES,
-    TIME_MS_MAX,
-    TRACE_CONTEXT,
-)
+from ariane_gateway.rpc.sent_message import BORN_HOST, SYSTEM_PROPERTIES, TRACE_CONTEXT
 from ariane_record.layout import Host, PropertyName
 from ariane_record.names import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from ariane_record.single.message import split_keys
 from ariane_sdk.message import ReceivedMessage
+
+_TIME_DIGITS_MAX: Final = 14
+"""Digits of a time in milliseconds: longer ones are beyond the year 5000, and none to protobuf."""
 
 _TYPES: Final = (
     (PropertyName.MESSAGE_GROUP, FIFO),
@@ -103,7 +101,7 @@ def message_for(message: ReceivedMessage, topic: Resource) -> Message:
     if PropertyName.PRIORITY in properties:
         system.priority = message.priority
     due_ms = property_of(PropertyName.DELIVERY_TIME_MS, "")
-    if due_ms.isdecimal() and int(due_ms) <= TIME_MS_MAX:
+    if due_ms.isdecimal() and len(due_ms) <= _TIME_DIGITS_MAX:
         system.delivery_timestamp.FromMilliseconds(int(due_ms))
     if TRACE_CONTEXT in properties:
         system.trace_context = properties[TRACE_CONTEXT]

@@ -40,7 +40,7 @@ _ANY_WINDOW: Final = zlib.MAX_WBITS | 32
 """What zlib reads with: its own format, which the C++ client sends, and that of gzip."""
 
 
-TIME_MS_MAX: Final = 253_402_300_799_999
+_TIME_MS_MAX: Final = 253_402_300_799_999
 """The last millisecond of the year 9999, in milliseconds since 1970."""
 
 _MAY_WAIT: Final = frozenset({DELAY, MESSAGE_TYPE_UNSPECIFIED})
@@ -248,7 +248,7 @@ def _born_ms(said: SystemProperties, now_ms: int) -> int:
         return now_ms
     born = said.born_timestamp
     born_ms: int = born.seconds * 1000 + born.nanos // 1_000_000
-    return born_ms if 0 < born_ms <= TIME_MS_MAX else now_ms
+    return born_ms if 0 < born_ms <= _TIME_MS_MAX else now_ms
 
 
 def _is_odd(text: str) -> bool:
