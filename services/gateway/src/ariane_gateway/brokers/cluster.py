@@ -51,6 +51,7 @@ class Cluster:
         self._primaries: dict[str, str] = {}
         self._listed_s = -math.inf
         self._lived_s: dict[str, float] = {}
+        self._listing: asyncio.Task[None] | None = None
         self.timeout_s = timeout_s
         """Longest time of a call, in seconds."""
         self.clock: Clock = SystemClock()
@@ -70,6 +71,8 @@ class Cluster:
 
     async def close(self) -> None:
         """Disconnect."""
+        if self._listing is not None:
+            self._listing.cancel()
         if self._acting is not None:
             await self._acting.close()
         if self._session is not None:
@@ -165,12 +168,18 @@ class Cluster:
         """
         if self._primaries and self.clock.monotonic_s() - self._listed_s < age_s_max:
             return self._primaries
+        if self._listing is None:
+            self._listing = asyncio.create_task(self._list(), name="gateway-brokers")
+            self._listing.add_done_callback(self._listed)
         try:
-            brokers = await self._opened.name_servers.list_brokers()
+            await asyncio.shield(self._listing)
         except ArianeError as error:
-            if self._primaries:
-                return self._primaries
-            raise refused_by(error) from error
+            if not self._primaries:
+                raise refused_by(error) from error
+        return self._primaries
+
+    async def _list(self) -> None:
+        brokers = await self._opened.name_servers.list_brokers()
         self._primaries = {
             each.identity.broker_name: each.identity.address
             for each in brokers
@@ -178,14 +187,19 @@ class Cluster:
         }
         self._listed_s = self.clock.monotonic_s()
         self._lived_s |= dict.fromkeys(self._primaries, self._listed_s)
-        return self._primaries
+
+    def _listed(self, listing: asyncio.Task[None]) -> None:
+        self._listing = None
+        if not listing.cancelled():
+            listing.exception()  # Retrieved, also when nobody waits any longer.
 
     async def _is_away(self, broker_name: str) -> bool:
         """Whether a broker lived lately: it may come back with what it has handed out."""
-        if broker_name in await self.primaries(AWAY_KNOWN_S):
+        # Whatever a handle names, name servers are asked for brokers that there were.
+        if broker_name not in self._lived_s:
             return False
-        lived_s = self._lived_s.get(broker_name, -math.inf)
-        return self.clock.monotonic_s() - lived_s < AWAY_S
+        is_alive = broker_name in await self.primaries(AWAY_KNOWN_S)
+        return not is_alive and self.clock.monotonic_s() - self._lived_s[broker_name] < AWAY_S
 
     @property
     def _opened(self) -> Session:
