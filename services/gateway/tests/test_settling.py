@@ -10,6 +10,9 @@ from apache.rocketmq.v2 import service_pb2 as pb
 from ariane_gateway.brokers import cluster
 from ariane_gateway.brokers.cluster import Cluster
 from ariane_gateway.receiving.handles import decode_handle
+from ariane_gateway.rpc import receiving_calls
+from ariane_gateway.rpc.handed_message import handed_message
+from ariane_sdk.errors import BodyDamaged
 from ariane_sdk.routing.name_servers import NameServers
 from ariane_sdk.routing.route import Route
 from ariane_wire import ChannelOptions, insecure_channel
@@ -333,3 +336,26 @@ async def test_what_a_client_did_not_take_is_there_for_others_at_once(
     call.cancel()  # It reads no further: the body is larger than what is sent ahead.
     _, (message,) = await other.receive(ariane_topic, group, hold_s=20)
     assert message.system_properties.delivery_attempt == 2
+
+
+async def test_a_message_that_nobody_can_unpack_is_a_dead_letter_at_once(
+    client, ariane_topic, group, monkeypatch
+):
+    def handed(delivery, wanted, now_ms):
+        if delivery.message.body == b"damaged" and wanted.name == ariane_topic:
+            raise BodyDamaged("it is no zlib")
+        return handed_message(delivery, wanted, now_ms)
+
+    monkeypatch.setattr(receiving_calls, "handed_message", handed)
+    beat = pb.HeartbeatRequest(group=dp.Resource(name=group), client_type=dp.PUSH_CONSUMER)
+    await client.call("Heartbeat", beat)
+    for body in (b"damaged", b"whole"):
+        await client.send(ariane_topic, body, message_group="one queue")
+    _, (message,) = await client.receive(ariane_topic, group, auto_renew=True)
+    assert message.body == b"whole"
+    async with asyncio.timeout(30):
+        # Until the letter makes the topic.
+        while (await client.queues(f"%DLQ%{group}")).status.code != dp.OK:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+    _, (dead,) = await client.receive(f"%DLQ%{group}", f"{group}-dead", hold_s=10)
+    assert dead.body == b"damaged"

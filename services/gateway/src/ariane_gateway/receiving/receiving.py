@@ -46,7 +46,11 @@ class Receiving:
 
     def give_back(self, broker_name: str, wish: Wish, deliveries: Sequence[Delivery]) -> None:
         """Show messages to others at once whose client did not take them."""
-        self._do_soon(self._give_back(broker_name, wish, deliveries))
+        self._do_soon(self._settle(broker_name, wish, deliveries, invisible_s=0.0))
+
+    def give_up(self, broker_name: str, wish: Wish, deliveries: Sequence[Delivery]) -> None:
+        """Make dead letters of messages that nobody can read."""
+        self._do_soon(self._settle(broker_name, wish, deliveries, dead_letter=True))
 
     async def close(self) -> None:
         """Give up what is under way."""
@@ -70,14 +74,20 @@ class Receiving:
         except Refused as refused:
             _log.info("messages_not_kept", client=wish.client_id, cause=refused.text)
 
-    async def _give_back(
-        self, broker_name: str, wish: Wish, deliveries: Sequence[Delivery]
+    async def _settle(
+        self,
+        broker_name: str,
+        wish: Wish,
+        deliveries: Sequence[Delivery],
+        *,
+        invisible_s: float | None = None,
+        dead_letter: bool = False,
     ) -> None:
         settlements = [
-            Settlement(each.receipt, each.message.queue_offset, invisible_s=0.0)
+            Settlement(each.receipt, each.message.queue_offset, invisible_s, dead_letter)
             for each in deliveries
         ]
         try:
             await self._calls.settle(broker_name, wish.wanted.topic, wish.group, settlements)
         except Refused as refused:
-            _log.info("messages_not_given_back", client=wish.client_id, cause=refused.text)
+            _log.info("messages_not_settled", client=wish.client_id, cause=refused.text)

@@ -70,8 +70,9 @@ class ReceivingCalls:
             status = Status(code=Code.MESSAGE_NOT_FOUND, message="no message came in time")
             await write([pb.ReceiveMessageResponse(status=status)])
             return
+        damaged: list[Delivery] = []
         try:
-            await write(self._answers(deliveries, request))
+            await write(self._answers(deliveries, request, damaged))
         except BaseException:
             # The client is gone, or waits no longer.
             self._receiving.give_back(broker_name, wish, deliveries)
@@ -79,6 +80,8 @@ class ReceivingCalls:
         # Not before the client took the answer, as far as this end can know.
         if request.auto_renew:
             self._receiving.keep(broker_name, wish, deliveries)
+        if damaged:
+            self._receiving.give_up(broker_name, wish, damaged)
 
     async def acknowledge(
         self, request: pb.AckMessageRequest, _caller: Caller
@@ -139,16 +142,22 @@ class ReceivingCalls:
         return pb.ForwardMessageToDeadLetterQueueResponse(status=OK)
 
     def _answers(
-        self, deliveries: Sequence[Delivery], request: pb.ReceiveMessageRequest
+        self,
+        deliveries: Sequence[Delivery],
+        request: pb.ReceiveMessageRequest,
+        damaged: list[Delivery],
     ) -> Iterator[pb.ReceiveMessageResponse]:
-        """All is well, the messages, and when they were handed out."""
+        """All is well, the messages, and when they were handed out.
+
+        Notes those that nobody can read in ``damaged``.
+        """
         yield pb.ReceiveMessageResponse(status=OK)
         now_ms = self._now_ms()
         for each in deliveries:
             try:
                 message = handed_message(each, request.message_queue.topic, now_ms)
             except BodyDamaged:
-                # Nobody can read it. It comes again, and ends among the dead letters.
+                damaged.append(each)
                 continue
             yield pb.ReceiveMessageResponse(message=message)
         last = pb.ReceiveMessageResponse()
