@@ -4,6 +4,8 @@ import socket
 
 import pytest
 from google.protobuf.duration_pb2 import Duration
+from grpc import StatusCode
+from grpc.aio import AioRpcError
 
 from apache.rocketmq.v2 import definition_pb2 as dp
 from apache.rocketmq.v2 import service_pb2 as pb
@@ -69,6 +71,27 @@ async def test_clients_without_settings_beat_receive_and_leave(client, ariane_to
     assert (await client.call("Heartbeat", beat)).status.code == dp.OK
     leave = pb.NotifyClientTerminationRequest(group=dp.Resource(name=group))
     assert (await client.call("NotifyClientTermination", leave)).status.code == dp.OK
+
+
+async def test_a_stream_that_begins_with_settings_that_are_refused_ends(client, ariane_topic):
+    """A client that starts waits for settings: the one for Go until its stream ends."""
+    refused = dp.Settings(subscription=dp.Subscription(group=dp.Resource(name="a b")))
+    stream = client.stub.Telemetry(metadata=client.metadata, timeout=20)
+    await stream.write(pb.TelemetryCommand(settings=refused))
+    assert (await stream.read()).status.code == dp.ILLEGAL_CONSUMER_GROUP
+    with pytest.raises(AioRpcError, match="group 'a b'") as ended:
+        await stream.read()
+    assert ended.value.code() is StatusCode.INVALID_ARGUMENT
+    # One whose client has begun goes on.
+    producer = dp.Settings(publishing=dp.Publishing(topics=[dp.Resource(name=ariane_topic)]))
+    stream = client.stub.Telemetry(metadata=client.metadata, timeout=20)
+    for settings, code in (
+        (producer, dp.OK),
+        (refused, dp.ILLEGAL_CONSUMER_GROUP),
+        (producer, dp.OK),
+    ):
+        await stream.write(pb.TelemetryCommand(settings=settings))
+        assert (await stream.read()).status.code == code
 
 
 @pytest.fixture

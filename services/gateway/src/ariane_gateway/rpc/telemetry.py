@@ -107,14 +107,17 @@ class Telemetry:
             self._commands.answered(caller.client_id, command)
             return
         try:
-            answer = TelemetryCommand(
-                status=OK, settings=await self._settings(command.settings, client)
-            )
+            settings = await self._settings(command.settings, client)
         except (Refused, Illegal) as error:
-            answer = TelemetryCommand(status=status_of(error))
-        else:
-            self._clients.changed(client)
-        stream(answer)
+            status = status_of(error)
+            stream(TelemetryCommand(status=status))
+            if not stream.has_begun:
+                # Who starts waits for settings, some for ever: that there are none ends it.
+                raise field_invalid("settings", f"are refused: {status.message}") from error
+            return
+        stream.has_begun = True
+        self._clients.changed(client)
+        stream(TelemetryCommand(status=OK, settings=settings))
 
     async def _settings(self, said: Settings, client: GatewayClient) -> Settings:
         """What a client is told that says its settings.
@@ -148,10 +151,12 @@ def _check_count(count: int) -> None:
 class _Stream:
     """Sends commands over a client's stream."""
 
-    __slots__ = ("_outgoing",)
+    __slots__ = ("_outgoing", "has_begun")
 
     def __init__(self, outgoing: asyncio.Queue[TelemetryCommand | None]) -> None:
         self._outgoing = outgoing
+        self.has_begun = False
+        """Whether its client has its settings."""
 
     def __call__(self, command: TelemetryCommand) -> None:
         if not self._outgoing.full():
