@@ -81,7 +81,7 @@ class GatewayApp:
         )
         self.clients = ClientTable(clock.monotonic, clients_max=settings.clients_max)
         self._holds = OpenHolds()
-        groups = GroupCalls(self._cluster)
+        self._groups = groups = GroupCalls(self._cluster)
         receive_calls = ReceiveCalls(self._cluster)
         self._commands = Commands(self.clients, machine.new_id)
         self._attachments = Attachments(
@@ -195,6 +195,7 @@ class GatewayApp:
         if self._keys is not None:
             await self._keys.stop()
         await self._receiving.close()
+        self._groups.close()
         await self._attachments.close()
         await self._sending.close()
         await self._cluster.close()

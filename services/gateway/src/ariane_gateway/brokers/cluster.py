@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from typing import Final
 
 from ariane_gateway.brokers.acting import ClusterTls, acting
+from ariane_gateway.brokers.single_flight import SingleFlight
 from ariane_gateway.refusal_kinds import Refusal
 from ariane_gateway.refusals import Refused, refused_by
 from ariane_sdk.client.session import Session
@@ -51,7 +52,7 @@ class Cluster:
         self._primaries: dict[str, str] = {}
         self._listed_s = -math.inf
         self._lived_s: dict[str, float] = {}
-        self._listing: asyncio.Task[None] | None = None
+        self._listing = SingleFlight[None, None]()
         self.timeout_s = timeout_s
         """Longest time of a call, in seconds."""
         self.clock: Clock = SystemClock()
@@ -71,8 +72,7 @@ class Cluster:
 
     async def close(self) -> None:
         """Disconnect."""
-        if self._listing is not None:
-            self._listing.cancel()
+        self._listing.close()
         if self._acting is not None:
             await self._acting.close()
         if self._session is not None:
@@ -168,11 +168,8 @@ class Cluster:
         """
         if self._primaries and self.clock.monotonic_s() - self._listed_s < age_s_max:
             return self._primaries
-        if self._listing is None:
-            self._listing = asyncio.create_task(self._list(), name="gateway-brokers")
-            self._listing.add_done_callback(self._listed)
         try:
-            await asyncio.shield(self._listing)
+            await self._listing.ask(None, self._list)
         except ArianeError as error:
             if not self._primaries:
                 raise refused_by(error) from error
@@ -187,11 +184,6 @@ class Cluster:
         }
         self._listed_s = self.clock.monotonic_s()
         self._lived_s |= dict.fromkeys(self._primaries, self._listed_s)
-
-    def _listed(self, listing: asyncio.Task[None]) -> None:
-        self._listing = None
-        if not listing.cancelled():
-            listing.exception()  # Retrieved, also when nobody waits any longer.
 
     async def _is_away(self, broker_name: str) -> bool:
         """Whether a broker lived lately: it may come back with what it has handed out."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final, NamedTuple
 
 from ariane.broker.v1.group_service_pb2 import ConsumerGroup, GetConsumerGroupRequest
 from ariane_gateway.brokers.acting import USER
 from ariane_gateway.brokers.cluster import Cluster
+from ariane_gateway.brokers.single_flight import SingleFlight
 from ariane_gateway.refusal_kinds import PASSING, Refusal
 from ariane_gateway.refusals import Refused, refused_by
 from ariane_sdk.client.broker_calls import answer_of
@@ -48,6 +50,7 @@ class GroupCalls:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._kept: dict[tuple[str, str], tuple[float, GroupRules]] = {}
+        self._asking = SingleFlight[tuple[str, str], GroupRules]()
         self._silent: set[str] = set()
 
     async def rules(self, group: str) -> GroupRules:
@@ -63,12 +66,21 @@ class GroupCalls:
         if kept is not None and self._cluster.clock.monotonic_s() < kept[0]:
             return kept[1]
         timeout_s = self._cluster.timeout_s
+        if kept is not None:
+            timeout_s = min(timeout_s, AGAIN_S)
         try:
-            rules = await self._ask(group, timeout_s if kept is None else min(timeout_s, AGAIN_S))
+            return await self._asking.ask(key, partial(self._learn, key, timeout_s))
         except Refused as refused:
             if kept is None or refused.kind not in PASSING:
                 raise
             return kept[1]
+
+    def close(self) -> None:
+        """Ask no more."""
+        self._asking.close()
+
+    async def _learn(self, key: tuple[str, str], timeout_s: float) -> GroupRules:
+        rules = await self._ask(key[1], timeout_s)
         if len(self._kept) >= GROUPS_KEPT_MAX:
             self._kept.clear()
         self._kept[key] = self._cluster.clock.monotonic_s() + KEPT_S, rules
@@ -79,7 +91,7 @@ class GroupCalls:
         addresses = (await self._cluster.primaries()).values()
         refused = Refused(Refusal.UNAVAILABLE, "no broker is registered")
         for address in sorted(addresses, key=self._silent.__contains__):
-            self._silent.add(address)  # Also for others, and if the caller does not wait for it.
+            self._silent.add(address)  # Also for others, which ask of another group.
             try:
                 rules = await self._ask_at(address, group, timeout_s)
             except CallError as error:
