@@ -1,10 +1,15 @@
 """Which producers a gateway keeps for its users and their addresses."""
 
+from types import SimpleNamespace
+from unittest.mock import AsyncMock
+
 import pytest
 
 from ariane_gateway.brokers.acting import USER
 from ariane_gateway.sending import sending as sending_module
 from ariane_gateway.sending.sending import Sending
+from ariane_sdk import ProducerSettings
+from ariane_sdk.message import RelayedMessage
 
 
 class Kept:
@@ -18,6 +23,10 @@ class Kept:
 
     async def start(self):
         pass
+
+    async def send(self, message, timeout_s):
+        queue = SimpleNamespace(broker_name=f"by {self.user}")
+        return SimpleNamespace(message_queue=queue, queue_offset=0, recall_handle="")
 
     async def close(self):
         self.closed.append(self.user)
@@ -33,10 +42,12 @@ def kept(monkeypatch):
 
 
 async def test_the_producer_that_was_used_least_lately_goes_first(kept):
-    sending = Sending(None, ["127.0.0.1:1"], None, tls=False)
+    cluster = SimpleNamespace(route=AsyncMock())
+    sending = Sending(cluster, ["127.0.0.1:1"], ProducerSettings(), tls=False)
     for user in ("", "anna;10.0.0.1", "", "anna;10.0.0.2", "", "anna;10.0.0.1"):
         USER.set(user)
-        assert (await sending._producer()).user == user
+        sent = await sending.send(RelayedMessage("orders", b"a"), 1.0)
+        assert sent.broker_name == f"by {user}"
     assert kept.made == ["", "anna;10.0.0.1", "anna;10.0.0.2", "anna;10.0.0.1"]
     await sending.close()
     assert sorted(kept.closed) == sorted(kept.made)

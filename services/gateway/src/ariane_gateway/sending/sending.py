@@ -79,7 +79,7 @@ class Sending:
         """
         # A name that nobody knows must not take a place among the producer's topics.
         await self._cluster.route(message.topic)
-        producer = self._producers.get(USER.get()) or await self._producer()
+        producer = await self._producer()
         try:
             result = await producer.send(
                 message, timeout_s=min(timeout_s, self._settings.send_timeout_s)
