@@ -24,11 +24,14 @@ from stage import (
 )
 
 from ariane_servicekit.running.processes import ServiceProcess
+from ariane_testkit.line_program import Refused
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 GATEWAYS = 3
 GOES_ON_S_MAX = 10.0
+SAY_WHY = {"go", "node"}
+"""Clients whose error says why they do not start; others log it."""
 
 
 @contextmanager
@@ -124,6 +127,20 @@ def test_listeners_go_on_when_a_gateway_is_killed(name, stage, tmp_path):
     assert {each["id"] for each in first + heard} == ids
     later = [each["at_ms"] - killed_ms for each in heard if text(each).startswith("1 ")]
     assert max(later) < GOES_ON_S_MAX * 1000, later
+
+
+@pytest.mark.parametrize("name", [each for each in NEWEST if each != "rust"])
+def test_a_listener_whose_group_cannot_be_does_not_start(name, stage, gateway, tmp_path):
+    topic = stage.topic(f"cannot-{name}")
+    actor = started(name, gateway, stage, tmp_path)
+    try:
+        # To clients it is a group as any other.
+        with pytest.raises(Refused) as refused:
+            actor.ask("listen", topic=topic, group="CID_RMQ_SYS_listener")
+    finally:
+        actor.program.end()
+    if name in SAY_WHY:
+        assert "belongs to the system" in str(refused.value)
 
 
 def steadily(actor: Actor, topic: str, round_number: int) -> set[str]:
