@@ -7,7 +7,8 @@ from typing import Final
 from ariane.broker.v1.topic_service_pb2 import GetTopicRequest
 from ariane_gateway.brokers.acting import USER
 from ariane_gateway.brokers.cluster import Cluster
-from ariane_gateway.refusals import refused_by
+from ariane_gateway.refusal_kinds import PASSING, Refusal
+from ariane_gateway.refusals import Refused, refused_by
 from ariane_sdk.client.broker_calls import answer_of
 from ariane_sdk.errors import CallError, TopicNotFound
 
@@ -36,16 +37,26 @@ class SeenTopics:
         now_s = self._cluster.clock.monotonic_s()
         if now_s < self._until_s.get((user, topic), 0.0):
             return
-        address = await self._cluster.any_primary()
-        call = self._cluster.acting.topics(address).GetTopic(
-            GetTopicRequest(topic=topic), timeout=self._cluster.timeout_s
-        )
-        try:
-            await answer_of(call, f"broker at {address}")
-        except TopicNotFound:
-            pass
-        except CallError as error:
-            raise refused_by(error) from error
+        await self._ask(topic)
         if len(self._until_s) >= KEPT_MAX:
             self._until_s.clear()
         self._until_s[user, topic] = now_s + KEPT_S
+
+    async def _ask(self, topic: str) -> None:
+        """Ask one broker after the other, until one answers."""
+        refused = Refused(Refusal.UNAVAILABLE, "no broker is registered")
+        for address in (await self._cluster.primaries()).values():
+            call = self._cluster.acting.topics(address).GetTopic(
+                GetTopicRequest(topic=topic), timeout=self._cluster.timeout_s
+            )
+            try:
+                await answer_of(call, f"broker at {address}")
+            except TopicNotFound:
+                return
+            except CallError as error:
+                refused = refused_by(error)
+                if refused.kind not in PASSING:
+                    raise refused from error
+            else:
+                return
+        raise refused

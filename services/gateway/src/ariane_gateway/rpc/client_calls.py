@@ -20,6 +20,7 @@ from ariane_gateway.rpc.route_wire import (
     message_queues,
 )
 from ariane_gateway.rpc.statuses import OK
+from ariane_sdk.routing.route import Route
 from ariane_servicekit import Address
 
 MARGIN_S: Final = 0.5
@@ -56,7 +57,7 @@ class ClientCalls:
         """
         topic = topic_of(request.topic)
         route = await once_answered(
-            lambda: self._cluster.present_route(topic), wait_s=caller.time_s - MARGIN_S
+            lambda: self._seen_route(topic), wait_s=caller.time_s - MARGIN_S
         )
         queues = message_queues(
             route,
@@ -105,6 +106,10 @@ class ClientCalls:
         """Forget a client."""
         self._clients.leaves(caller.client_id, caller.user)
         return pb.NotifyClientTerminationResponse(status=OK)
+
+    async def _seen_route(self, topic: str) -> Route:
+        await self._seen.check(topic)
+        return await self._cluster.present_route(topic)
 
     def _endpoints(self, called: Endpoints) -> Endpoints:
         """Where the client is to call from now on."""
