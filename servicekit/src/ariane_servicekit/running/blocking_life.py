@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
 from typing import Any, Self, TypeVar
-
-from ariane_servicekit.running.loop_thread import LoopThread
 
 _ResultT = TypeVar("_ResultT")
 
@@ -15,7 +15,7 @@ class BlockingLife(ABC):
     """What is started and stopped, with a thread of its own where no loop runs."""
 
     def __init__(self) -> None:
-        self._thread: LoopThread | None = None
+        self._thread: _LoopThread | None = None
 
     @abstractmethod
     async def start(self) -> None:
@@ -27,7 +27,7 @@ class BlockingLife(ABC):
 
     def start_blocking(self) -> None:
         """Start all from a program without a loop; a thread of the cluster's own runs one."""
-        self._thread = LoopThread()
+        self._thread = _LoopThread()
         try:
             self._thread.call(self.start)
         except BaseException:
@@ -65,3 +65,30 @@ class BlockingLife(ABC):
         if self._thread is not None:
             self._thread.close()
             self._thread = None
+
+
+class _LoopThread:
+    """A loop in a thread that lives as long as the children it starts."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name="local-cluster", daemon=True
+        )
+        self._thread.start()
+
+    def call(self, step: Callable[[], Coroutine[Any, Any, _ResultT]]) -> _ResultT:
+        """Run a step there, and wait for its end."""
+        future = asyncio.run_coroutine_threadsafe(step(), self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            # Ctrl-C in the waiting thread: the step ends before its caller goes on.
+            future.cancel()
+            raise
+
+    def close(self) -> None:
+        """End the loop and the thread."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
