@@ -15,8 +15,13 @@ from ariane_wire.options import ChannelOptions, ServerOptions
 from ariane_wire.server.identity import Identity
 from ariane_wire.transport.certificates import Certificate
 from ariane_wire.transport.statistics import Statistics
-from ariane_wire.transport.tls import Credentials, TlsContext, client_tls, server_tls
-from ariane_wire.transport.tls_files import ClientTlsFiles
+from ariane_wire.transport.tls import (
+    ClientTlsFiles,
+    Credentials,
+    TlsContext,
+    client_tls,
+    server_tls,
+)
 
 __all__ = [
     "AddressSources",

@@ -11,8 +11,7 @@ from ariane_wire.protocol import header_blocks
 from ariane_wire.protocol.block_patterns import PATTERNS_MAX, VARIED_MAX
 from ariane_wire.protocol.faults import ConnectionFault, StreamFault
 from ariane_wire.protocol.header_blocks import BlockMemory, BlockReader, HeaderListTooLong
-from ariane_wire.protocol.heads import parse_request
-from ariane_wire.protocol.request_form import request_form
+from ariane_wire.protocol.heads import parse_request, request_form
 
 ALIKE = [(":method", "POST"), (":scheme", "http"), (":path", "/a/b"), (":authority", "here")]
 ALIKE += [("te", "trailers"), ("content-type", "application/grpc")]

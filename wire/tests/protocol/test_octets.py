@@ -9,7 +9,7 @@ from hpack import Decoder
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ariane_wire.protocol import frames, header_fields, metadata, timeouts
+from ariane_wire.protocol import frames, header_fields, metadata
 from ariane_wire.protocol.assembly import Assembly, MemoryLedger, MemoryShare, MessageRefused
 from ariane_wire.protocol.faults import StreamFault
 from ariane_wire.protocol.heads import parse_request, parse_response
@@ -89,10 +89,10 @@ def test_metadata_that_cannot_be_sent(key, value):
 
 @given(st.floats(min_value=1e-9, max_value=1e9))
 def test_timeouts_are_never_shorter_and_hardly_longer(seconds):
-    field = timeouts.timeout_field(seconds)
-    value = field[len(timeouts.FIELD) + 1 :]
-    assert len(value) == field[len(timeouts.FIELD)] <= 9
-    parsed = timeouts.parse_timeout(value)
+    field = header_fields.timeout_field(seconds)
+    value = field[len(header_fields.TIMEOUT_FIELD) + 1 :]
+    assert len(value) == field[len(header_fields.TIMEOUT_FIELD)] <= 9
+    parsed = header_fields.parse_timeout(value)
     assert parsed >= min(seconds, 99_999_999) - 1e-9 - seconds * 1e-12
     assert parsed <= seconds * 1.0101 + 2e-6
 
@@ -100,7 +100,7 @@ def test_timeouts_are_never_shorter_and_hardly_longer(seconds):
 @pytest.mark.parametrize("value", [b"", b"5", b"S", b"-1S", b"123456789S", b"5s", b"1.5S"])
 def test_timeouts_that_are_none(value):
     with pytest.raises(ValueError, match="timeout"):
-        timeouts.parse_timeout(value)
+        header_fields.parse_timeout(value)
 
 
 REQUEST = [

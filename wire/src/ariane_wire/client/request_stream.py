@@ -10,7 +10,7 @@ from grpc import StatusCode
 from grpc.aio import UsageError
 
 from ariane_wire.client.call import ClientCall
-from ariane_wire.transport.leaving import left
+from ariane_wire.transport.link import left
 
 if TYPE_CHECKING:
     from ariane_wire.client.connection import ClientConnection

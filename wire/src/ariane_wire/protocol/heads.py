@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
 from ariane_wire.protocol.block_patterns import Fields
 from ariane_wire.protocol.faults import StreamFault
 from ariane_wire.protocol.frames import ErrorCode
+from ariane_wire.protocol.header_fields import parse_timeout
 from ariane_wire.protocol.metadata import Pairs, decode_pair, text, unescape_message
-from ariane_wire.protocol.timeouts import parse_timeout
+
+TIMEOUT = b"grpc-timeout"
 
 CONTENT_TYPE: Final = b"application/grpc"
 
@@ -197,3 +200,75 @@ def _content_length(fields: Fields) -> int | None:
 
 def _malformed(what: str) -> NoReturn:
     raise StreamFault(0, ErrorCode.PROTOCOL_ERROR, f"malformed: {what}")
+
+
+class RequestForm:
+    """Makes the heads of requests that differ in some metadata and the time that is left.
+
+    A ``Form`` of header blocks (see ``block_patterns``).
+    """
+
+    __slots__ = ("_head", "_metadata", "_places", "repeats")
+
+    def __init__(self, head: RequestHead, places: Sequence[int | None]) -> None:
+        """Take a head as the pattern.
+
+        Args:
+            head: The head of one such request.
+            places: The place in its metadata of each value that differs; None for the time that is
+                left.
+        """
+        self._head = head
+        self._metadata = list(head.metadata)
+        self._places = places
+        self.repeats = all(place is None for place in places)
+        """Times are rounded by clients that wish to repeat themselves."""
+
+    def head(self, values: Sequence[bytes]) -> RequestHead | None:
+        """The head with these values; None where one needs a closer look."""
+        alike = self._head
+        timeout_s = alike.timeout_s
+        metadata = self._metadata.copy()
+        for place, value in zip(self._places, values, strict=True):
+            if place is None:
+                try:
+                    timeout_s = parse_timeout(value)
+                except ValueError:
+                    return None
+            elif VALUE_CHARS_BAD.isdisjoint(value):
+                metadata[place] = metadata[place][0], text(value)
+            else:
+                return None
+        return RequestHead(
+            alike.method,
+            alike.authority,
+            tuple(metadata),
+            timeout_s,
+            alike.encoding,
+            alike.accepted,
+        )
+
+
+def request_form(head: RequestHead, fields: Fields, varied: Sequence[int]) -> RequestForm | None:
+    """What a head has alike with others whose numbered fields differ; None: it is not known.
+
+    Args:
+        head: A head.
+        fields: Its fields.
+        varied: Numbers of fields, in order.
+    """
+    if head.is_uncommon or head.is_trailers or head.limit_octets is not None:
+        return None
+    names = [name for name, _ in fields]
+    if names.count(TIMEOUT) > 1 or b":authority" not in names:
+        return None
+    # One field of that kind may be several pairs.
+    if any(name.endswith(b"-bin") for name in names):
+        return None
+    shown = [at for at, name in enumerate(names) if not hides(name)]
+    numbers: dict[int, int | None] = {at: place for place, at in enumerate(shown)}
+    if TIMEOUT in names:
+        numbers[names.index(TIMEOUT)] = None
+    if not numbers.keys() >= set(varied) or len(shown) != len(head.metadata):
+        return None
+    return RequestForm(head, [numbers[at] for at in varied])

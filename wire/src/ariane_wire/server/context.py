@@ -14,7 +14,7 @@ from ariane_wire.protocol.metadata import encode_metadata
 from ariane_wire.protocol.statuses import status_of
 from ariane_wire.server.call import ServerCall
 from ariane_wire.server.identity import Identity
-from ariane_wire.transport.leaving import left
+from ariane_wire.transport.link import left
 
 
 class CallContext(ServerCall, aio.ServicerContext):  # type: ignore[type-arg]

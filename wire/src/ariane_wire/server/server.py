@@ -18,16 +18,14 @@ from ariane_wire.options import ServerOptions
 from ariane_wire.protocol.assembly import MemoryLedger, MemoryShare
 from ariane_wire.protocol.compression import NAMES
 from ariane_wire.protocol.header_blocks import BlockMemory
-from ariane_wire.protocol.heads import RequestHead, parse_request
+from ariane_wire.protocol.heads import RequestHead, parse_request, request_form
 from ariane_wire.protocol.metadata import LIMIT_KEY
-from ariane_wire.protocol.request_form import request_form
 from ariane_wire.server.connection import ServerConnection
 from ariane_wire.server.context import CallContext
-from ariane_wire.server.handlers import Handlers
 from ariane_wire.server.identity import Identity
 from ariane_wire.server.life import ConnectionLife
 from ariane_wire.server.prompt import run_prompt
-from ariane_wire.server.serving import NOT_FOUND, serve
+from ariane_wire.server.serving import NOT_FOUND, Handlers, serve
 from ariane_wire.transport.deadlines import Deadlines
 from ariane_wire.transport.link import Link
 from ariane_wire.transport.ports import BoundPort, Listening, Ports

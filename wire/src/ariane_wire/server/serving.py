@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
@@ -13,9 +13,11 @@ import grpc
 from grpc import StatusCode, aio
 
 from ariane_wire.protocol.frames import checked_message
+from ariane_wire.protocol.heads import RequestHead
 
 if TYPE_CHECKING:
     from ariane_wire.server.context import CallContext
+
 
 _log: Final = logging.getLogger(__name__)
 
@@ -140,3 +142,32 @@ def _end_failed(call: CallContext, error: Exception) -> None:
         call.end(StatusCode.UNKNOWN, details, call.trailing_metadata())
     else:
         call.end(code, call.details(), call.trailing_metadata())
+
+
+class Handlers:
+    """The methods of a server."""
+
+    def __init__(self) -> None:
+        self._by_method: dict[str, Handler] = {}
+        self._tables: list[grpc.GenericRpcHandler] = []
+
+    def add(self, service: str, handlers: Mapping[str, Handler]) -> None:
+        """Add the methods of a service, by their short names."""
+        for name, handler in handlers.items():
+            self._by_method[f"/{service}/{name}"] = handler
+
+    def add_generic(self, tables: Iterable[grpc.GenericRpcHandler]) -> None:
+        """Add tables, which are asked one after the other."""
+        self._tables += tables
+
+    def find(self, head: RequestHead) -> Handler | None:
+        """The handler of a call; None if there is none."""
+        handler = self._by_method.get(head.method)
+        if handler is not None:
+            return handler
+        details: Any = CallDetails(head.method, head.metadata)
+        for table in self._tables:
+            found = table.service(details)
+            if found is not None:
+                return found
+        return None

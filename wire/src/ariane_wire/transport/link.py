@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from ariane_wire.transport.scratch import scratch_of_thread
 from ariane_wire.transport.tracing import FrameTrace, is_traced
 
 if TYPE_CHECKING:
     from ariane_wire.protocol.connection import Connection
+    from ariane_wire.protocol.stream import Stream
 
 SMALL_READ: Final = 32 << 10
 """Up to here, what came is copied once and cut out of ``bytes``, which is quicker."""
@@ -35,6 +36,9 @@ HIGH_WATER_OCTETS: Final = 256 << 10
 
 CLOSE_WAIT_S: Final = 2.0
 """How long a peer has to take our last frames."""
+
+SCRATCH_OCTETS: Final = 256 << 10
+"""The most that is read at once: a connection's turn."""
 
 _VECTORED: Final = sys.version_info >= (3, 12)
 """Whether asyncio's ``writelines`` takes pieces without joining them."""
@@ -57,7 +61,7 @@ class Link(asyncio.BufferedProtocol):
         """None before and after the connection."""
         self.last_received = 0.0
         """When octets came last, by the loop's clock."""
-        self.scratch = scratch_of_thread()
+        self.scratch = _scratch.view
         self.on_lost: list[Callable[[], None]] = []
         """Called when the connection is gone: to stop what watches it."""
         self._made = made
@@ -264,3 +268,33 @@ class Link(asyncio.BufferedProtocol):
         self.take(b"")
         if not self._is_held and not transport.is_closing():
             transport.resume_reading()
+
+
+async def left(stream: Stream) -> None:
+    """Wait until all that was sent on a stream is the transport's, or the connection is gone.
+
+    Returns without waiting where that is so.
+    """
+    connection = stream.connection
+    while stream.pending_octets and not stream.is_gone:
+        waiter = stream.sent_waiter
+        if waiter is None:
+            waiter = stream.sent_waiter = cast("Link", connection.carrier).loop.create_future()
+        # Several may wait for the same.
+        await asyncio.shield(cast("asyncio.Future[None]", waiter))
+    if connection.out and not connection.is_over:
+        await asyncio.shield(cast("Link", connection.carrier).flushed())
+
+
+class _Scratch(threading.local):
+    """Where connections receive.
+
+    What comes is cut up before the callback ends, so that all connections of a thread share one
+    piece of memory, and an idle connection has none of its own.
+    """
+
+    def __init__(self) -> None:
+        self.view = memoryview(bytearray(SCRATCH_OCTETS))
+
+
+_scratch: Final = _Scratch()
