@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Final
@@ -25,13 +26,17 @@ from ariane_storage.offline.closed_store import ClosedStore
 from ariane_storage.offline.finding import Finding, FindingState, lost_messages
 from ariane_storage.offline.inspection import inspect
 from ariane_storage.offline.repair import repair
-from ariane_storage.offline.written_files import file_marks, written_files
+
+_DERIVED: Final = ("consumequeue", "index")
+_BESIDE: Final = (".sums", ".bak", ".tmp")
+
+FileMarks = Mapping[str, tuple[int, int, int]]
+"""By path relative to the store: inode, time of the last change in ns, size in bytes."""
 
 _COLUMNS: Final = (
     *("where", "reason", "begin", "end", "topic", "queue_id"),
     *("path", "position", "state"),
 )
-
 
 _EXAMPLES: Final = """
 \b
@@ -118,3 +123,33 @@ def _summary(records: int, findings: list[Finding]) -> str:
     if lost := lost_messages(findings):
         parts.append(f"{counted(lost, 'message')} lost for good")
     return ", ".join(parts)
+
+
+def file_marks(root: Path) -> FileMarks:
+    """Marks of all files; a file's mark changes when it is written."""
+    marks = {}
+    for path in root.rglob("*"):
+        if path.is_file() and not path.name.endswith(_BESIDE):
+            status = path.stat()
+            marks[str(path.relative_to(root))] = (
+                status.st_ino,
+                status.st_mtime_ns,
+                status.st_size,
+            )
+    return marks
+
+
+def written_files(before: FileMarks, after: FileMarks) -> Iterator[tuple[str, str]]:
+    """The paths of changed files with the kind of change; derived files are only counted."""
+    counts: Counter[tuple[str, str]] = Counter()
+    for path in sorted(before.keys() | after.keys()):
+        if before.get(path) == after.get(path):
+            continue
+        change = "removed" if path not in after else "written" if path in before else "made"
+        folder = path.partition("/")[0]
+        if folder in _DERIVED:
+            counts[folder, change] += 1
+        else:
+            yield path, change
+    for (folder, change), count in counts.items():
+        yield folder, f"{count} {'file' if count == 1 else 'files'} {change}"

@@ -22,10 +22,8 @@ from pathlib import Path
 from typing import Final
 
 from ariane_storage.disk.disk import DiskUsage, FileLock, OpenFile
-from ariane_storage.testing.faulty_file import FaultyFile
-from ariane_storage.testing.file_images import PAGE_BYTES, Inode, written_bytes
-from ariane_storage.testing.folder_image import FolderImage
-from ariane_storage.testing.held_lock import HeldLock
+from ariane_storage.testing.faulty_file import FaultyFile, HeldLock
+from ariane_storage.testing.file_images import PAGE_BYTES, FolderImage, Inode, written_bytes
 
 _UNLIMITED_BYTES: Final = 1 << 50
 

@@ -1,4 +1,4 @@
-"""An open file of a faulty disk."""
+"""An open file of a faulty disk, and a lock on a file."""
 
 from __future__ import annotations
 
@@ -88,3 +88,17 @@ class FaultyFile:
 
     def close(self) -> None:
         """Nothing is held."""
+
+
+class HeldLock:
+    """A lock on a file, held until it is released."""
+
+    def __init__(self, held: list[HeldLock], *, exclusive: bool) -> None:
+        self._held = held
+        self.exclusive = exclusive
+        """Whether it excludes all other holders."""
+
+    def release(self) -> None:
+        """Release the lock."""
+        if self in self._held:
+            self._held.remove(self)

@@ -17,10 +17,9 @@ from ariane_storage.queues.consume_queue import ConsumeQueue, end_offsets
 from ariane_storage.queues.record_rows import delay_of
 from ariane_storage.writing.append import Appended, OwnedFields, Places
 from ariane_storage.writing.few_records import FewRecords
-from ariane_storage.writing.packed_records import PackedRecords
+from ariane_storage.writing.packed_records import PackedRecords, wide_records
 from ariane_storage.writing.property_check import Sequences
 from ariane_storage.writing.table_check import PARKED_TOPICS, TableLimits, check_table
-from ariane_storage.writing.wide_records import wide_records
 
 _KEPT_BYTES_MAX: Final = 8 << 20
 """The memory of larger tables is not kept."""

@@ -8,23 +8,34 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from itertools import chain
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ariane_record import RecordTable
+from ariane_record import RecordTable, SystemFlag
 from ariane_record.checksums.checksum import range_crcs
 from ariane_record.layout import (
     CRC_DIGITS,
     CRC_MASK,
     CRC_PROPERTY_BYTES,
+    HEADER,
     HEADER_BYTES,
+    IPV6_EXTRA_BYTES,
     ByteBuffer,
 )
+from ariane_storage.errors import BlockRejected
 from ariane_storage.log.records.fields import FieldColumn, Int64s, checksum_digits
 from ariane_storage.queues.consume_queue_entry import ENTRY_BYTES, encoded_entries
-from ariane_storage.writing.append import HOSTS_END, HOSTS_START, OwnedFields, Places
+from ariane_storage.writing.append import (
+    HOSTS_END,
+    HOSTS_START,
+    OwnedFields,
+    Places,
+    is_ipv6,
+    packed_host,
+)
 from ariane_storage.writing.record_crcs import check_crcs_of, final_crcs, like_holes, trusted_sums
 from ariane_storage.writing.table_check import CheckedTable
 
@@ -153,3 +164,84 @@ class PackedRecords:
         if len(queue_ids) == 1:
             return queue_ids[0]
         return np.array(queue_ids, np.int64).repeat(self.table.counts)
+
+
+_HOST_FIELDS: Final = ("born_ip", "store_ip")
+
+
+def _wide_header(*, born_ipv6: bool, store_ipv6: bool) -> np.dtype[Any]:
+    wide = {"born_ip": born_ipv6, "store_ip": store_ipv6}
+    names = HEADER.names or ()
+    return np.dtype([(name, "V16" if wide.get(name) else HEADER[name]) for name in names])
+
+
+_HEADERS: Final = {
+    (born_ipv6, store_ipv6): _wide_header(born_ipv6=born_ipv6, store_ipv6=store_ipv6)
+    for born_ipv6 in (False, True)
+    for store_ipv6 in (False, True)
+}
+
+
+assert _HEADERS[True, True].itemsize == HEADER_BYTES + 2 * IPV6_EXTRA_BYTES  # noqa: S101 - layout.
+
+
+def wide_records(
+    table: RecordTable, checked: CheckedTable, owned: OwnedFields, table_bytes_max: int
+) -> PackedRecords:
+    """Make the records of a table wide enough for hosts with IPv6, and fill in the hosts.
+
+    ::
+
+        in the table   | ... | born ip 4 | port | stored at | store ip 4 | port | ...
+        in the log     | ... | born ip 16                | port | stored at | store ip 16 ...
+
+    A producer does not know which addresses the broker will store, so tables have room for IPv4;
+    IPv6 takes twelve bytes more for each host. The headers are made anew by column, and joined with
+    the rest of the records, before these are written as all others: this costs one C call for each
+    record, where the usual way has none, and a checksum for each.
+
+    Raises:
+        BlockRejected: The wide records do not fit into a segment.
+    """
+    header = _HEADERS[is_ipv6(owned.born_host), is_ipv6(owned.store_host)]
+    extra = header.itemsize - HEADER_BYTES
+    size_bytes = len(table.records) + extra * table.count
+    if size_bytes > table_bytes_max:
+        reason = f"{size_bytes} bytes with IPv6 hosts; a segment takes {table_bytes_max}"
+        raise BlockRejected(reason)
+    longer = np.arange(0, extra * table.count, extra)
+    headers = _wide_headers(checked.headers, header, owned)
+    headers["size"] = table.sizes + np.int32(extra)
+    edges = map(slice, (checked.starts + HEADER_BYTES).tolist(), checked.ends.tolist())
+    rests = map(memoryview(table.records).__getitem__, edges)
+    pieces = zip(headers.view(f"V{header.itemsize}").tolist(), rests, strict=True)
+    return PackedRecords(
+        table=table,
+        records=b"".join(chain.from_iterable(pieces)),
+        starts=checked.starts + longer,
+        ends=checked.ends + longer + extra,
+        stride=checked.stride and checked.stride + extra,
+        headers=headers,
+        has_checksums=checked.has_checksums,
+        sums=None,
+    )
+
+
+def _wide_headers(
+    narrow: NDArray[np.void], header: np.dtype[Any], owned: OwnedFields
+) -> NDArray[np.void]:
+    headers = np.zeros(len(narrow), header)
+    for name in HEADER.names or ():
+        if name not in _HOST_FIELDS:
+            headers[name] = narrow[name]
+    for name, host, flag in (
+        ("born", owned.born_host, SystemFlag.BORN_HOST_IPV6),
+        ("store", owned.store_host, SystemFlag.STORE_HOST_IPV6),
+    ):
+        address = packed_host(host)
+        ipv6 = is_ipv6(host)
+        headers[f"{name}_ip"] = np.void(address) if ipv6 else int.from_bytes(address, "big")
+        headers[f"{name}_port"] = host[1]
+        headers["system_flag"] |= int(flag * ipv6)
+    headers["store_timestamp"] = owned.store_timestamp_ms
+    return headers

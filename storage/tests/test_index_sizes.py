@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from ariane_storage import Store
 from ariane_storage.commands import store as store_group
 from ariane_storage.disk.os_disk import OsDisk
-from ariane_storage.index.index_sizes import sizes_in
+from ariane_storage.layout import sizes_in
 from ariane_storage.testing import small_config
 
 SIZES = [(1000, 3000), (7, 5000), (400, 333), (5, 20)]
