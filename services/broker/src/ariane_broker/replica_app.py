@@ -22,14 +22,13 @@ from ariane_broker.naming.room import standing_in
 from ariane_broker.read.queue_lookup import QueueLookup
 from ariane_broker.read.range_pull import PullRange
 from ariane_broker.read.topic_retention import HIDING_S, TopicRetention
-from ariane_broker.replication.database_row import DatabaseRow
+from ariane_broker.replication.database_row import SCHEMA, DatabaseRow
 from ariane_broker.replication.log_taker import LogTaker
 from ariane_broker.replication.operating import ReplicaOperations, SetStatus
 from ariane_broker.replication.replica_set import Wish
 from ariane_broker.replication.room import Elected
 from ariane_broker.replication.state_copies import StateCopies
 from ariane_broker.replication.store_mark import StoreMark
-from ariane_broker.replication.tables import SCHEMA
 from ariane_broker.rpc.not_primary import NotPrimary
 from ariane_broker.rpc.replica_pulls import ReplicaLogGate, ReplicaPulls
 from ariane_broker.rpc.rpc_services import CLIENTS, REPLICATION, rpc_service

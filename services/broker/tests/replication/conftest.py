@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ariane_broker.replication.database_row import DatabaseRow
-from ariane_broker.replication.tables import SCHEMA
+from ariane_broker.replication.database_row import SCHEMA, DatabaseRow
 from ariane_servicekit import SystemClock
 from ariane_servicekit.database import Database
 

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from ariane_broker.replication.candidacy import PATIENCE, Candidacy
+from ariane_broker.following.standing import PATIENCE, Candidacy
 from ariane_broker.replication.preferred_return import PreferredReturn
 from ariane_broker.replication.primary import Primary
 from ariane_broker.replication.replica_set import ReplicaSet, Wish

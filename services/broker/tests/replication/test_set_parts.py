@@ -8,10 +8,14 @@ import sqlite3
 import pytest
 
 from ariane_broker.log.promise import AcknowledgedLevel, Condition
-from ariane_broker.replication.confirmation import Confirmation
+from ariane_broker.replication.confirmation import (
+    Confirmation,
+    ReplicatedPromise,
+    by_enough,
+    fenced,
+)
 from ariane_broker.replication.copies import Copies, Progress
 from ariane_broker.replication.database_row import DatabaseRow
-from ariane_broker.replication.promises import ReplicatedPromise, by_enough, fenced
 from ariane_broker.replication.reign import Reign
 from ariane_broker.replication.replica_set import ReplicaSet
 from ariane_broker.replication.shared_row import RowUnreachable

@@ -12,6 +12,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
+from random import Random
 from typing import TYPE_CHECKING, Final, Protocol
 
 import grpc
@@ -23,9 +25,12 @@ from ariane.namesrv.v1.registration_service_pb2 import (
     RegisterBrokerResponse,
     UnregisterBrokerRequest,
 )
+from ariane.namesrv.v1.registration_service_pb2_grpc import RegistrationServiceStub
 from ariane.namesrv.v1.route_pb2 import BrokerIdentity
-from ariane_servicekit import get_logger
-from ariane_servicekit.clock import Clock, sleep_until_woken
+from ariane_servicekit import Address, Clock, get_logger, open_channel
+from ariane_servicekit.clock import sleep_until_woken
+from ariane_servicekit.security.caller import MemberKind
+from ariane_wire import AddressSources, ChannelOptions
 
 if TYPE_CHECKING:
     from ariane.namesrv.v1.registration_service_pb2_grpc import RegistrationServiceAsyncStub
@@ -33,6 +38,11 @@ if TYPE_CHECKING:
 CALL_SECONDS_MAX: Final = 3.0
 RETRY_SECONDS_MIN: Final = 0.5
 RETRY_SECONDS_MAX: Final = 15.0
+
+
+# A restarted name server is found within seconds, not after two minutes.
+_OPTIONS: Final = ChannelOptions(backoff_first_s=0.2, backoff_max_s=5.0, connect_timeout_s=1.0)
+
 
 _log = get_logger(__name__)
 
@@ -303,3 +313,37 @@ class Registration:
         with suppress(TimeoutError):
             async with asyncio.timeout(self._wait_seconds):
                 await asyncio.gather(*(link.wait_registered() for link in self._links))
+
+
+def name_server_link(
+    address: Address,
+    announcement: Announcement,
+    clock: Clock,
+    chance: Random,
+    *,
+    heartbeat_seconds: float,
+) -> NameServerLink:
+    """The broker's registration with the name server at an address."""
+    channel = open_channel(address, _OPTIONS, chance, kinds=(MemberKind.NAME_SERVER,))
+    name_server = NameServer(str(address), RegistrationServiceStub(channel), channel.close)
+    return NameServerLink(name_server, announcement, clock, heartbeat_seconds=heartbeat_seconds)
+
+
+class FoundNameServers:
+    """Name servers by their addresses, and from sources that are read again."""
+
+    def __init__(
+        self, name_servers: Sequence[str], make_link: Callable[[Address], NameServerLink]
+    ) -> None:
+        """``make_link`` makes the link of an address."""
+        self._sources = AddressSources(name_servers)
+        self._make_link = make_link
+
+    async def find(self) -> dict[str, Callable[[], NameServerLink]]:
+        """Read the sources; how to make the link of each name server, by its address."""
+        before = dict(self._sources.errors)
+        found = await self._sources.read()
+        for source, error in self._sources.errors.items():
+            if before.get(source) != error:
+                _log.warning("name_servers_unread", error=error)
+        return {address: partial(self._make_link, Address.parse(address)) for address in found}

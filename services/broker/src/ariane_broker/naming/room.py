@@ -7,8 +7,12 @@ from dataclasses import dataclass
 from ariane_broker.environment import Environment
 from ariane_broker.naming.announcement import BrokerAnnouncement
 from ariane_broker.naming.filter_servers import FilterServers
-from ariane_broker.naming.name_server_links import FoundNameServers, name_server_link
-from ariane_broker.naming.registration import NameServerLink, Registration
+from ariane_broker.naming.registration import (
+    FoundNameServers,
+    NameServerLink,
+    Registration,
+    name_server_link,
+)
 from ariane_broker.state.room import StateRoom
 from ariane_broker.topics.topic_table import TopicTable
 from ariane_servicekit import Address, new_id

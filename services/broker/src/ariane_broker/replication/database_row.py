@@ -1,4 +1,11 @@
-"""The shared row in its database."""
+"""The shared row in its database: SQLite for one machine, or PostgreSQL for many.
+
+::
+
+    replica_set      one row for each broker name: the version, and the rest as JSON
+
+Changes of the table need a revision below ``versions/``.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +13,48 @@ import asyncio
 import json
 import sqlite3
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from pathlib import Path
+from typing import Final, ParamSpec, TypeVar
 
-from sqlalchemy import and_, insert, select, update
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    MetaData,
+    String,
+    Table,
+    Text,
+    and_,
+    insert,
+    select,
+    update,
+)
 from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 
 from ariane_broker.replication.replica_set import ReplicaSet
 from ariane_broker.replication.shared_row import RowUnreachable
-from ariane_broker.replication.tables import REPLICA_SET
-from ariane_servicekit.database import Database
+from ariane_servicekit.database import Database, Schema
+
+METADATA: Final = MetaData(naming_convention={"pk": "pk_%(table_name)s"})
+
+NAME_LENGTH_MAX: Final = 255
+
+REPLICA_SET: Final = Table(
+    "replica_set",
+    METADATA,
+    Column("cluster_name", String(NAME_LENGTH_MAX), primary_key=True),
+    Column("broker_name", String(NAME_LENGTH_MAX), primary_key=True),
+    Column("version", BigInteger, nullable=False),
+    Column("document", Text, nullable=False),
+)
+
+SCHEMA: Final = Schema(
+    application="ariane-broker",
+    tables=METADATA,
+    versions=Path(__file__).with_name("versions"),
+    version_table="ariane_broker_version",
+    lock_number=0x41_52_42_52,
+)
+
 
 _Given = ParamSpec("_Given")
 _Result = TypeVar("_Result")

@@ -18,11 +18,15 @@ from ariane_broker.log.promise import (
     flush_conditions,
 )
 from ariane_broker.queue_key import QueueKey
-from ariane_broker.replication.confirmation import Confirmation
+from ariane_broker.replication.confirmation import (
+    Confirmation,
+    ReplicatedPromise,
+    by_enough,
+    fenced,
+)
 from ariane_broker.replication.copies import Copies
 from ariane_broker.replication.operating import PrimaryOperations
 from ariane_broker.replication.primary import Primary
-from ariane_broker.replication.promises import ReplicatedPromise, by_enough, fenced
 from ariane_broker.replication.reign import Reign
 from ariane_broker.replication.replica_set import ReplicaSet
 from ariane_broker.replication.shared_row import SharedRow

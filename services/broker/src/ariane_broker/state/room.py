@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from ariane_broker.clients.deaths import suspicions as death_suspicions
 from ariane_broker.clients.deaths.suspicions import Suspicions
-from ariane_broker.durable.notifying_file import NotifyingFile
-from ariane_broker.durable.saved_state import SavedState
+from ariane_broker.durable.saved_state import NotifyingFile, SavedState
 from ariane_broker.environment import Environment
 from ariane_broker.groups.consumer_groups import ConsumerGroups
 from ariane_broker.groups.consumer_offsets import ConsumerOffsets

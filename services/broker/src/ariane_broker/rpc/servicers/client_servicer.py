@@ -42,11 +42,12 @@ from ariane_broker.consuming.operator_questions import OperatorQuestions
 from ariane_broker.consuming.queue_locking import QueueLocking
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.rpc.peer_address import host_text, peer_text
-from ariane_broker.rpc.translation.hold_wire import hold_message, holds_of
 from ariane_broker.rpc.translation.question_wire import (
     bounded_answer,
     bounded_state,
     consumption_of,
+    hold_message,
+    holds_of,
 )
 from ariane_broker.rpc.translation.subscription_wire import (
     hello_of,
