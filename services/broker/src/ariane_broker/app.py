@@ -218,18 +218,18 @@ def _housekeeping(
     settings = environment.settings
 
     async def forget_silent_clients() -> None:
-        await in_turns(map(told, clients.table.expire(settings.client_silence_s)))
+        await in_turns(map(log_expired, clients.table.expire(settings.client_silence_s)))
 
     async def forget_silent_producers() -> None:
         await in_turns(log.sequences.forget_expired())
 
-    def told(client: AttachedClient | None) -> None:
+    def log_expired(client: AttachedClient | None) -> None:
         if client is not None:
             _log.info("client_expired", client_id=client.client_id, address=client.address)
 
     turns = (
         ("expire-clients", forget_silent_clients, settings.client_scan_s),
-        ("find-name-servers", naming.registration.look_again, settings.name_server_reread_s),
+        ("find-name-servers", naming.registration.reread, settings.name_server_reread_s),
         ("save-offsets", state.saved_offsets.save, settings.offset_save_s),
         ("forget-producers", forget_silent_producers, settings.producer_save_s),
         ("save-log-states", log.log_states.save, settings.producer_save_s),
@@ -255,13 +255,15 @@ def _replica_routes(environment: Environment, log: LogRoom, naming: NamingRoom) 
     if primary is None:
         return []
 
-    async def tell() -> None:
+    async def update_routes() -> None:
         known = announcement.version
         announcement.replica_addresses = primary.reign.replica_set.routed_replicas
         if announcement.version != known:
             await naming.registration.announce()
 
-    return [Loop("replica-routes", tell, interval_s=REPLICA_ROUTES_S, clock=environment.clock)]
+    return [
+        Loop("replica-routes", update_routes, interval_s=REPLICA_ROUTES_S, clock=environment.clock)
+    ]
 
 
 def _giving_way(environment: Environment, log: LogRoom, state: StateRoom) -> list[Loop]:

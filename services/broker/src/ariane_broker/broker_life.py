@@ -180,7 +180,7 @@ class BrokerLife:
         # Primaries of a set succeed one another; the set decides which one it is.
         if self.rooms.naming.registration.name_taken and self._primary is None:
             taken = self.rooms.naming.registration.name_taken
-            await self.rooms.naming.registration.say_goodbye()
+            await self.rooms.naming.registration.unregister()
             raise StartRefused(
                 f"{taken}: give this broker another --broker-name, or stop the other one; one that "
                 "did not say goodbye is forgotten after two minutes of silence"
@@ -190,8 +190,8 @@ class BrokerLife:
         """Leave the routes first, then release held requests and attached clients."""
         await self._resign()
         self.rooms.clients.client_admission.draining = True
-        await self.rooms.naming.registration.say_goodbye()
-        self.rooms.clients.table.tell_all(BrokerDraining(self._settings.grace_s))
+        await self.rooms.naming.registration.unregister()
+        self.rooms.clients.table.notify_all(BrokerDraining(self._settings.grace_s))
         self.rooms.clients.table.close()
         self.rooms.log.held.close()
 

@@ -105,7 +105,7 @@ def test_a_member_alone_may_change_its_mind(table):
 def test_silence_is_measured_from_the_last_sign(table, clock):
     first, second = attach(table, "a", "g"), attach(table, "b", "g")
     clock.advance(100)
-    table.heard(second)
+    table.note_heartbeat(second)
     clock.advance(20)
     assert expire(table) == []
     clock.advance(1)
@@ -120,7 +120,7 @@ def test_who_stays_is_told_once_of_all_who_expire(table, clock, monkeypatch):
     members = [attach(table, f"{number:03}", "g", f"own-{number}") for number in range(300)]
     clock.advance(121)
     for member in members[:2]:
-        table.heard(member)
+        table.note_heartbeat(member)
         member.outbox._notices.clear()
     puts = []
     put = Outbox.put

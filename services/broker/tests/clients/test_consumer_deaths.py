@@ -351,21 +351,21 @@ async def test_deaths_may_be_ignored(prepared):
 def test_what_a_client_says_of_its_work():
     place, other = GroupQueue("g", QueueKey("t", 0)), GroupQueue("g", QueueKey("t", 1))
     work = ClientWork()
-    work.tell(place, 3, 8, alone=False)
+    work.report(place, 3, 8, alone=False)
     # A later one may overtake it.
-    work.tell(place, 3, 6, alone=False)
-    assert work.told_ends == {place: 8}
-    work.tell(place, 8, None, alone=False)
-    assert work.told_ends == {}
-    work.tell(place, 9, 10, alone=True)
-    work.tell(other, 4, None, alone=False)
-    work.tell(place, 9, None, alone=False)
+    work.report(place, 3, 6, alone=False)
+    assert work.reported_ends == {place: 8}
+    work.report(place, 8, None, alone=False)
+    assert work.reported_ends == {}
+    work.report(place, 9, 10, alone=True)
+    work.report(other, 4, None, alone=False)
+    work.report(place, 9, None, alone=False)
     assert work.alone == (place, 9)
-    work.tell(place, 10, None, alone=False)
+    work.report(place, 10, None, alone=False)
     assert work.alone is None
-    work.tell(place, 10, 11, alone=True)
-    work.tell(place, 10, 10, alone=False)
-    assert (work.alone, work.told_ends) == (None, {})
+    work.report(place, 10, 11, alone=True)
+    work.report(place, 10, 10, alone=False)
+    assert (work.alone, work.reported_ends) == (None, {})
 
 
 def test_suspicions_are_kept_and_forgotten():

@@ -41,14 +41,14 @@ class Place:
             SimpleNamespace(find=lambda _: config, get=lambda _: config),
             groups,
             group_changes=SimpleNamespace(admit=nothing),
-            clients=SimpleNamespace(tell_members=lambda _, notice: self.told.append(notice)),
+            clients=SimpleNamespace(notify_members=lambda _, notice: self.told.append(notice)),
             lookup=None,
             cold_reads=cold_reads(),
             locks=SimpleNamespace(refusal=lambda *_: None),
             epochs=SimpleNamespace(check=lambda *_: None),
             mark_changed=lambda: None,
             save=nothing,
-            share=self._shared,
+            replicate=self._shared,
         )
         members = SimpleNamespace(
             suspicion=lambda _: SimpleNamespace(watched_end=0, alone_end=0),
@@ -57,7 +57,7 @@ class Place:
         self.servicer = OffsetServicer(
             self.changes,
             members,
-            SimpleNamespace(told=0),
+            SimpleNamespace(announced=0),
             unread=None,
             standings=None,
             expired_counts=Counter(),

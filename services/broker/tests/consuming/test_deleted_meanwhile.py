@@ -35,14 +35,14 @@ class Place:
             SimpleNamespace(find=lambda _: config, get=lambda _: config),
             self.groups,
             group_changes=SimpleNamespace(admit=nothing),
-            clients=SimpleNamespace(tell_members=lambda *_: 0),
+            clients=SimpleNamespace(notify_members=lambda *_: 0),
             lookup=None,
             cold_reads=cold_reads(),
             locks=SimpleNamespace(refusal=lambda *_: None),
             epochs=SimpleNamespace(check=lambda *_: None),
             mark_changed=lambda: None,
             save=nothing,
-            share=nothing,
+            replicate=nothing,
         )
 
     def store(self):

@@ -31,7 +31,7 @@ def backlog_at(offset, *, begin, end):
         epochs=None,
         mark_changed=None,
         save=None,
-        share=None,
+        replicate=None,
     )
     found = changes.backlog(GroupOffset("group", QUEUE, ConsumerOffset(offset)))
     return found.message_count, found.oldest_store_timestamp_ms

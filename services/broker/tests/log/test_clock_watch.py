@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 
 from ariane_broker.delay.level_queues import LevelQueues, queue_of
 from ariane_broker.log.clock_watch import ClockWatch
-from ariane_broker.log.early_deletions import QUEUES_TOLD_MAX, TOPICS_TOLD_MAX, EarlyDeletions
+from ariane_broker.log.early_deletions import QUEUES_LOGGED_MAX, TOPICS_KEPT_MAX, EarlyDeletions
 from ariane_record import BlockEncoder
 from ariane_record.names import DELAY_TOPIC
 from ariane_servicekit import SystemClock
@@ -94,10 +94,10 @@ def test_what_goes_before_its_time_is_named_and_counted():
     early = EarlyDeletions()
     ranges = DeletedRange("orders", 0, 5, 15), DeletedRange("bills", 2, 0, 30)
     with capture_logs() as logs:
-        early.tell(RetentionReport((), None, 0.8, 0), 1)
-        early.tell(report(RetentionReason.AGE, *ranges), 1)
-        early.tell(report(RetentionReason.DISK_FORCE, *ranges), 2)
-        early.tell(report(RetentionReason.DISK_FORCE, ranges[0]), 3)
+        early.note(RetentionReport((), None, 0.8, 0), 1)
+        early.note(report(RetentionReason.AGE, *ranges), 1)
+        early.note(report(RetentionReason.DISK_FORCE, *ranges), 2)
+        early.note(report(RetentionReason.DISK_FORCE, ranges[0]), 3)
     assert [each["event"] for each in logs] == [
         "old_messages_deleted",
         "messages_deleted_early",
@@ -116,10 +116,10 @@ def test_a_line_of_the_log_has_an_end():
     early = EarlyDeletions()
     ranges = (DeletedRange(f"t{number}", 0, 0, number + 1) for number in range(5000))
     with capture_logs() as logs:
-        early.tell(report(RetentionReason.DISK_FORCE, *ranges), 1)
-    assert len(logs[0]["queues"]) == QUEUES_TOLD_MAX
+        early.note(report(RetentionReason.DISK_FORCE, *ranges), 1)
+    assert len(logs[0]["queues"]) == QUEUES_LOGGED_MAX
     assert (logs[0]["queue_count"], early.last_topics[0]) == (5000, "t4999")
-    assert len(early.last_topics) == TOPICS_TOLD_MAX
+    assert len(early.last_topics) == TOPICS_KEPT_MAX
 
 
 # Delay levels.

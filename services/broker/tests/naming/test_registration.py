@@ -184,7 +184,7 @@ async def test_a_goodbye_is_said_to_all(make_registration):
     servers[0].fail_with = grpc.StatusCode.UNAVAILABLE
     registration = make_registration(*servers)
     await registration.start()
-    await registration.say_goodbye()
+    await registration.unregister()
     assert [server.kinds()[-1] for server in servers] == ["goodbye", "goodbye"]
     await registration.announce()
     assert servers[1].kinds()[-1] == "goodbye"

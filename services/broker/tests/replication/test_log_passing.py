@@ -100,7 +100,7 @@ def test_what_a_primary_lost_and_wrote_anew_is_not_confirmed(opened):
 
     fill(one, "lost", blocks=2)
     take_all()
-    taker.heard(one.max_offset)
+    taker.note_confirmed(one.max_offset)
     assert other.queue_bounds("flights", 0) == (0, 18)
     # It was alone in sync, and the power took its end.
     one.copying.truncate(kept)
@@ -110,7 +110,7 @@ def test_what_a_primary_lost_and_wrote_anew_is_not_confirmed(opened):
     assert other.max_offset == one.max_offset > kept
     assert taker.confirmed == other.confirmed_offset == kept
     assert other.queue_bounds("flights", 0) == (0, 12)
-    taker.heard(one.max_offset)
+    taker.note_confirmed(one.max_offset)
     assert other.queue_bounds("flights", 0) == (0, 18)
 
 

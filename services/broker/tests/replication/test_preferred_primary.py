@@ -44,7 +44,7 @@ def test_a_better_broker_follows_on_a_dead_primary_and_else_the_others_a_little_
         able = set()
         for broker_id in others:
             candidacy = Candidacy(broker_id, lease_s=LEASE_S)
-            candidacy.saw(found, 0.0)
+            candidacy.observe(found, 0.0)
             if candidacy.may_stand(found, leases * LEASE_S * PATIENCE):
                 able.add(broker_id)
         assert able == expected, leases
@@ -53,7 +53,7 @@ def test_a_better_broker_follows_on_a_dead_primary_and_else_the_others_a_little_
 def test_after_an_orderly_end_nobody_is_waited_for():
     found = row(primary_id=None, of_2=(5,))
     candidacy = Candidacy(1, lease_s=LEASE_S)
-    candidacy.saw(found, 0.0)
+    candidacy.observe(found, 0.0)
     assert candidacy.may_stand(found, 0.0)
 
 

@@ -43,13 +43,13 @@ class AttachedClient:
     """Filter of each topic in each of its groups, to compare pulls with."""
     work: ClientWork = field(default_factory=ClientWork)
     """The messages that it has in work."""
-    said_goodbye: bool = False
-    """Whether it has detached by itself."""
+    has_said_goodbye: bool = False
+    """Whether its goodbye has come. A stream that ends without one may be that of a dead client."""
     incarnation: str = ""
     """Made anew at each start of the client; perhaps empty."""
     holds: tuple[QueueHold, ...] = ()
-    """What it hands out nothing of, by its last heartbeat."""
-    holds_told: float = 0.0
+    """Queues of which it hands out nothing, by its last heartbeat."""
+    holds_reported_s: float = 0.0
     """When that was, by the monotonic clock, in seconds."""
     caller: Caller | None = None
     """Who attached it; None inside the process."""

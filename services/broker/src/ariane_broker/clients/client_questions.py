@@ -65,13 +65,13 @@ class ClientQuestions:
         finally:
             del self._open[question_id]
 
-    def answered(self, client: AttachedClient, question_id: str, said: object) -> None:
+    def answered(self, client: AttachedClient, question_id: str, answer: object) -> None:
         """Deliver an answer; it is dropped if no call waits for it any longer."""
         asked = self._open.get(question_id)
         if asked is None or asked.client.client_id != client.client_id:
             return
         if not asked.answer.done():
-            asked.answer.set_result(said)
+            asked.answer.set_result(answer)
 
     def left(self, client: AttachedClient) -> None:
         """Fail the calls that wait for answers of a client whose stream has ended."""

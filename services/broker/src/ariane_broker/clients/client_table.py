@@ -142,14 +142,14 @@ class ClientTable:
         self._join(client, hello.memberships)
         return client
 
-    def heard(self, client: AttachedClient) -> None:
+    def note_heartbeat(self, client: AttachedClient) -> None:
         """Note a heartbeat of a client."""
         client.last_heard_ms = self._clock.now_ms()
         client.last_heard = self._clock.monotonic()
 
     def since_holds_ms(self, client: AttachedClient) -> int:
-        """How long ago a client has said what it holds."""
-        return round((self._clock.monotonic() - client.holds_told) * 1000)
+        """Milliseconds since a client last reported the queues that it hands out nothing of."""
+        return round((self._clock.monotonic() - client.holds_reported_s) * 1000)
 
     def change_memberships(
         self, client: AttachedClient, memberships: tuple[Membership, ...]
@@ -173,7 +173,7 @@ class ClientTable:
         """Remove a client that has left or counts as dead. Repeating is harmless."""
         if self.is_attached(client):
             for group in self._remove(client):
-                self.tell_others(group, client.client_id)
+                self.notify_others(group, client.client_id)
 
     def expire(self, silence_seconds_max: float) -> Iterator[AttachedClient | None]:
         """Detach clients that have been silent for longer, in turns; yields them.
@@ -200,20 +200,20 @@ class ClientTable:
                 member.outbox.put(MembershipChanged(group))
                 yield None
 
-    def tell_members(self, consumer_group: str, notice: Notice) -> int:
+    def notify_members(self, consumer_group: str, notice: Notice) -> int:
         """Put a notice into the outbox of each member; return their number."""
         members = self._members.get(consumer_group, {})
         for member in members.values():
             member.outbox.put(notice)
         return len(members)
 
-    def tell_others(self, consumer_group: str, client_id: str) -> None:
+    def notify_others(self, consumer_group: str, client_id: str) -> None:
         """Have all other members of a group look again at what they may own."""
         for member in self._members.get(consumer_group, {}).values():
             if member.client_id != client_id:
                 member.outbox.put(MembershipChanged(consumer_group))
 
-    def tell_all(self, notice: Notice) -> None:
+    def notify_all(self, notice: Notice) -> None:
         """Put a notice into the outbox of each client."""
         for client in self._clients.values():
             client.outbox.put(notice)
@@ -253,7 +253,7 @@ class ClientTable:
                 ConflictSide(client_id, "", pulled),
                 f"pulls other messages of topic {topic!r}",
             )
-            self._tell_conflict(conflict)
+            self._handle_conflict(conflict)
 
     def check_receive(
         self,
@@ -292,7 +292,7 @@ class ClientTable:
         for topic, known in self._receivers.differing(group, filters):
             earlier = _receiver(group, known.client_id, {topic: known.expression})
             difference = f"wants other messages of topic {topic!r}"
-            self._tell_conflict(Conflict(earlier, newcomer, difference))
+            self._handle_conflict(Conflict(earlier, newcomer, difference))
 
     def conflicts(self) -> Iterator[Conflict | None]:
         """Admitted members that differ from the member that has been attached for longest.
@@ -320,7 +320,7 @@ class ClientTable:
                     continue
                 conflict = self._conflict(member, newcomer)
                 if conflict is not None and member.client_id != client_id:
-                    self._tell_conflict(conflict)
+                    self._handle_conflict(conflict)
                     break
 
     def _conflict(self, member: AttachedClient, newcomer: ConflictSide) -> Conflict | None:
@@ -328,7 +328,7 @@ class ClientTable:
         difference = newcomer.membership.difference(member.memberships[group])
         return Conflict(_side(member, group), newcomer, difference) if difference else None
 
-    def _tell_conflict(self, conflict: Conflict) -> None:
+    def _handle_conflict(self, conflict: Conflict) -> None:
         """Refuse the newcomer, unless its group admits it.
 
         Raises:
@@ -361,7 +361,7 @@ class ClientTable:
         }
         for group in changed:
             if group not in back:
-                self.tell_others(group, client.client_id)
+                self.notify_others(group, client.client_id)
 
     def _change(self, client: AttachedClient, memberships: tuple[Membership, ...]) -> list[str]:
         """Give a client these memberships; returns the groups in which they differ."""

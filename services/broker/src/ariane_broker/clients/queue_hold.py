@@ -40,7 +40,7 @@ class QueueHold:
     attempts: int
     """How often it has failed in its place."""
     age_ms: int
-    """How long it has lasted, when the client said so."""
+    """How long it has lasted, when the client reported it."""
     cause: str
     """Why, for people."""
     remaining_ms: int | None

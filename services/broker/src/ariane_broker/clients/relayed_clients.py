@@ -92,8 +92,8 @@ class RelayedClients:
         """A client of this gateway."""
         return self._clients.get(client_id)
 
-    async def come(self, relayed: Relayed) -> None:
-        """Note that a client is there, or what it does now.
+    async def note_present(self, relayed: Relayed) -> None:
+        """Note that a client of the gateway is alive, and what it does now.
 
         A client whose id a client has that attached itself, or one of another user, is left out.
         One that its group does not admit is a client all the same, and a member of nothing.
@@ -122,7 +122,7 @@ class RelayedClients:
         outbox.gateways.pop(self._gateway, None)
         outbox.gateways[self._gateway] = relayed.reachable
         self._clients[hello.client_id] = client
-        self._table.heard(client)
+        self._table.note_heartbeat(client)
         if relayed.reachable:
             client.language, client.sdk_version = hello.language, hello.sdk_version
             client.producer_groups = hello.producer_groups
@@ -133,25 +133,25 @@ class RelayedClients:
         elif not outbox.is_open:
             client.producer_groups = ()
 
-    def leave(self, client_id: str) -> None:
-        """A client left in peace: it is gone, whatever other gateways hear."""
+    def note_left(self, client_id: str) -> None:
+        """Note that a client has left by itself: it is gone, whatever other gateways report."""
         client = self._clients.pop(client_id, None)
         if client is not None:
             self._questions.left(client)
             self._table.detach(client)
 
-    def fall_silent(self, client_ids: Iterable[str]) -> Iterator[None]:
-        """The gateway hears no more of these clients, in turns."""
+    def note_silent(self, client_ids: Iterable[str]) -> Iterator[None]:
+        """Note that the gateway has lost these clients, in turns."""
         for client_id in client_ids:
             client = self._clients.pop(client_id, None)
             if client is not None:
                 self._lose(client)
             yield None
 
-    def beat(self) -> Iterator[None]:
-        """The gateway lives, and so do its clients, in turns."""
+    def note_heartbeat(self) -> Iterator[None]:
+        """Note a heartbeat of the gateway, which is one of all its clients, in turns."""
         for client in list(self._clients.values()):
-            self._table.heard(client)
+            self._table.note_heartbeat(client)
             yield None
 
     def close(self) -> None:

@@ -66,7 +66,7 @@ def clients_room(
         TopicLimits(settings.topics_max, settings.queues_max, 2 * settings.groups_max),
         unread,
         save=_saver(state.files.topics, environment.threads.state),
-        announce=partial(_tell, naming, copied),
+        announce=partial(_announce_topics, naming, copied),
         copied=copied,
         reserve_epoch=partial(_reserve_epoch, state.epochs, save_epochs, copied),
         delete_queues=partial(_delete_queues, log, environment.threads.keeper),
@@ -88,7 +88,7 @@ def clients_room(
     clients = ClientTable(
         clock,
         flags_conflicts=group_changes.flags_conflicts,
-        on_conflict=partial(_tell_conflict, conflicts),
+        on_conflict=partial(_note_conflict, conflicts),
         receiver_silence_seconds=settings.client_heartbeat_s,
     )
     lookup = QueueLookup(log.store, state.topics, log.cold_reads)
@@ -105,7 +105,7 @@ def clients_room(
         epochs=state.epochs,
         mark_changed=saved_offsets.mark_changed,
         save=saved_offsets.save,
-        share=partial(_share_offsets, log, copied),
+        replicate=partial(_replicate_offsets, log, copied),
     )
     return ClientsRoom(
         topic_changes=topic_changes,
@@ -140,7 +140,7 @@ def _offset_deletion(
         mark_changed=state.saved_offsets.mark_changed,
         save_states=log.log_states.save,
         save=state.saved_offsets.save,
-        share=partial(_share_offsets, log, copied),
+        replicate=partial(_replicate_offsets, log, copied),
     )
 
 
@@ -148,13 +148,13 @@ async def _nobody_copies() -> None:
     """Without replicas."""
 
 
-async def _tell(naming: NamingRoom, copied: Callable[[], Awaitable[None]]) -> None:
+async def _announce_topics(naming: NamingRoom, copied: Callable[[], Awaitable[None]]) -> None:
     """Topics have changed: name servers and replicas know it before the caller does."""
     await naming.registration.announce()
     await copied()
 
 
-async def _share_offsets(log: LogRoom, copied: Callable[[], Awaitable[None]]) -> None:
+async def _replicate_offsets(log: LogRoom, copied: Callable[[], Awaitable[None]]) -> None:
     """Wait until replicas have the saved offsets, which they else pull now and then only."""
     _call_for_state(log)
     await copied()
@@ -247,7 +247,7 @@ def _vanished_members(
     )
 
 
-def _tell_conflict(
+def _note_conflict(
     conflicts: SubscriptionConflicts,
     conflict: Conflict,
     refused: bool,

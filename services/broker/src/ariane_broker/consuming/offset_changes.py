@@ -118,11 +118,11 @@ class OffsetChanges:
         epochs: LogEpochs,
         mark_changed: Callable[[], None],
         save: Callable[[], Awaitable[None]],
-        share: Callable[[], Awaitable[None]],
+        replicate: Callable[[], Awaitable[None]],
     ) -> None:
         """``mark_changed`` notes a change; ``save`` returns once all noted ones are on the disk.
 
-        ``share`` returns once replicas have what was saved. Only changes wait for it whose loss
+        ``replicate`` returns once replicas have what was saved. Only changes wait for it whose loss
         would do more than deliver messages again: beginnings, and moves on purpose.
         """
         self._offsets = offsets
@@ -137,7 +137,7 @@ class OffsetChanges:
         self._epochs = epochs
         self._mark_changed = mark_changed
         self._save = save
-        self._share = share
+        self._replicate = replicate
         self._beginnings: dict[asyncio.Future[Any], str] = {}
 
     def read(self, consumer_group: str, queues: Sequence[QueueKey]) -> Iterator[KnownOffset]:
@@ -197,7 +197,7 @@ class OffsetChanges:
         return await asyncio.shield(storing)  # Others may wait for it, too.
 
     async def begun(self, consumer_group: str) -> None:
-        """Wait until no beginning of a group can be undone, as far as its caller is told so.
+        """Wait until no beginning of a group can be undone, as far as its caller learns of it.
 
         Another member that relied on one earlier would skip messages if it was lost.
         """
@@ -216,12 +216,12 @@ class OffsetChanges:
         refused = await in_turns(self._put_all(consumer_group, client_id, offsets))
         if durable:
             only_raises = all(one.rule is StoreRule.RAISE for one in offsets)
-            await (self._save() if only_raises else self._save_and_share())
+            await (self._save() if only_raises else self._save_and_replicate())
         return refused
 
-    async def _save_and_share(self) -> None:
+    async def _save_and_replicate(self) -> None:
         await self._save()
-        await self._share()
+        await self._replicate()
 
     def _note_stored(self, storing: asyncio.Future[Any]) -> None:
         self._beginnings.pop(storing, None)
@@ -398,12 +398,12 @@ class OffsetChanges:
         await self._save()
         try:
             await in_turns(self._reset_all(places, numbers))
-            await self._save_and_share()
+            await self._save_and_replicate()
         finally:
             # Also where that was cut short, or replicas do not confirm it: offsets were reset here.
             if numbers:
                 notice = OffsetsReset(consumer_group, topic, tuple(numbers))
-                members = self._clients.tell_members(consumer_group, notice)
+                members = self._clients.notify_members(consumer_group, notice)
         return members
 
     def _reset_all(

@@ -82,7 +82,7 @@ class QueueLocking:
         finally:
             # Also of a call that was cut short: what it has released is free.
             if released:
-                self.clients.tell_others(consumer_group, client_id)
+                self.clients.notify_others(consumer_group, client_id)
         if released:
             await self.saved.save()
         return len(released)

@@ -237,14 +237,14 @@ class ReplicaClient:
     def _take(self, response: LogResponse) -> None:
         if response.message.HasField("heartbeat"):
             beat = response.message.heartbeat
-            self._taker.heard(beat.confirmed_commit_log_offset)
+            self._taker.note_confirmed(beat.confirmed_commit_log_offset)
             if beat.state_version > self._state_version:
                 self._state_wanted.set()
             return
         chunk, log_bytes = response.message.chunk, response.log_bytes
         if crc32(log_bytes) != chunk.log_crc32:
             raise CannotFollow(f"bytes of {chunk.commit_log_offset} were changed on their way")
-        self._taker.heard(chunk.confirmed_commit_log_offset)
+        self._taker.note_confirmed(chunk.confirmed_commit_log_offset)
         self._taker.take(
             LogRun(
                 chunk.commit_log_offset,

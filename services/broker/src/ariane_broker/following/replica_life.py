@@ -297,7 +297,7 @@ class ReplicaLife:
 
     async def _follow(self, address: str, epoch: int) -> None:
         """Follow a primary, anew after each failure, until cancelled."""
-        told = ""
+        logged = ""
         while True:
             try:
                 await self._client.follow(address, epoch, self._follow_begun)
@@ -312,9 +312,9 @@ class ReplicaLife:
             except (CannotFollow, StorageError, OSError) as error:
                 trouble = str(error)
             self._trouble = trouble
-            if trouble != told:
+            if trouble != logged:
                 _log.warning("replica_does_not_follow", primary=address, cause=trouble)
-            told = trouble
+            logged = trouble
             await self._environment.clock.sleep(RETRY_S)
 
 

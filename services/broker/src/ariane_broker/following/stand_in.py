@@ -40,5 +40,5 @@ class StandIn:
             return
         starting.cancel()
         await asyncio.wait((starting,))
-        await registration.say_goodbye()
+        await registration.unregister()
         await registration.close()

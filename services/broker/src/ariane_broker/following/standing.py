@@ -34,7 +34,7 @@ EPOCHS_LEFT_OUT: Final = 1_000
 """The epochs to skip if a set begins anew: brokers that are away may have seen some."""
 
 PATIENCE: Final = 1.05
-"""Leases of silence after which a primary counts as gone: clocks may differ in speed by 5 %."""
+"""Leases without a renewal after which a primary counts as gone: clocks may differ by 5 %."""
 
 HEAD_START: Final = 0.5
 """Leases for which a better broker may have itself elected first."""
@@ -108,7 +108,7 @@ class Standing:
         self._had_place = False
         self._is_settled = False
         self._is_marked = False
-        self._is_told_of = False
+        self._is_refusal_noted = False
         self.replica_set: ReplicaSet | None = None
         """The row as it was read last; None before there is one."""
         self.trouble = ""
@@ -117,7 +117,7 @@ class Standing:
     @property
     def has_primary(self) -> bool:
         """Whether the set has a primary, or had one some leases ago; as far as was read."""
-        return not self._candidacy.is_silent(self._monotonic(), ORPHAN_LEASES)
+        return not self._candidacy.has_lapsed(self._monotonic(), ORPHAN_LEASES)
 
     @property
     def may_follow(self) -> bool:
@@ -142,7 +142,7 @@ class Standing:
             await self._begin()
             return None
         self.replica_set = found
-        self._candidacy.saw(found, now_s)
+        self._candidacy.observe(found, now_s)
         log = self._log()
         if log.set_id not in {"", found.set_id}:
             self._refuse_set(log.set_id, found.set_id)
@@ -237,18 +237,18 @@ class Standing:
         address = found.addresses.get(self._broker_id, "")
         if self._had_place and address:
             why = f"a process with this broker's id has come later, at {address}"
-        elif found.primary_id == self._broker_id and not self._candidacy.is_silent(now_s):
+        elif found.primary_id == self._broker_id and not self._candidacy.has_lapsed(now_s):
             why = f"a primary with this broker's id is at {address}, or was there just now"
         else:
-            self.trouble, self._is_told_of = "", False
+            self.trouble, self._is_refusal_noted = "", False
             await self._row.change(found.at(self._broker_id, self._address, self._wish))
             return
         if not self.trouble:
             _log.warning("broker_id_in_use", broker_id=self._broker_id, address=address)
         self.trouble = f"{why}: stop that one, or give this broker an id of its own"
-        if not self._is_told_of:  # Only the row leads operators here: it is in no route.
+        if not self._is_refusal_noted:  # Only the row leads operators here: it is in no route.
             refusing = found.refusing(self._broker_id, self._address)
-            self._is_told_of = await self._row.change(refusing)
+            self._is_refusal_noted = await self._row.change(refusing)
 
     def _must_leave(self, found: ReplicaSet) -> bool:
         """Whether the set relies on records that this broker may lack."""
@@ -313,7 +313,7 @@ class Standing:
 
 
 class Candidacy:
-    """Measures how long the primary has been silent."""
+    """Decides from the shared row and a clock whether a replica may stand for election now."""
 
     def __init__(self, broker_id: int, *, lease_s: float) -> None:
         self._broker_id = broker_id
@@ -321,8 +321,8 @@ class Candidacy:
         self._sign: tuple[int, int, int | None] | None = None
         self._since_s = 0.0
 
-    def saw(self, replica_set: ReplicaSet, now_s: float) -> None:
-        """Note a state of the row.
+    def observe(self, replica_set: ReplicaSet, now_s: float) -> None:
+        """Note the row as it was read.
 
         Args:
             replica_set: The row.
@@ -334,8 +334,8 @@ class Candidacy:
         if sign != self._sign:
             self._sign, self._since_s = sign, now_s
 
-    def is_silent(self, now_s: float, leases: float = 1) -> bool:
-        """Whether the primary did not renew its lease for as long as ``leases`` leases last."""
+    def has_lapsed(self, now_s: float, leases: float = 1) -> bool:
+        """Whether the lease of the primary was not renewed for so many times its length."""
         return now_s - self._since_s >= self._lease_s * PATIENCE * leases
 
     def may_stand(self, replica_set: ReplicaSet, now_s: float) -> bool:
@@ -352,4 +352,4 @@ class Candidacy:
         others_lease = replica_set.primary_id not in {None, me}
         others_turn = replica_set.wanted_id not in {None, me}
         better = HEAD_START * (others_lease and replica_set.has_better(me))
-        return self.is_silent(now_s, others_lease + others_turn + better)
+        return self.has_lapsed(now_s, others_lease + others_turn + better)

@@ -27,8 +27,8 @@ class ClockWatch:
         self._store = store
         self._clock = clock
         self._seen = clock.now_ms(), clock.steady_ms()
-        self._told_stamps = False
-        self._told_doubt: ClockDoubt | None = None
+        self._were_stamps_ahead = False
+        self._logged_doubt: ClockDoubt | None = None
         self.jump_count = 0
         """Jumps of a second or more since the start."""
         self.last_jump_ms = 0
@@ -51,8 +51,8 @@ class ClockWatch:
     async def turn(self) -> None:
         """Compare the clocks, and report what is new."""
         self._look_for_jump()
-        self._tell_stamps()
-        self._tell_doubt()
+        self._log_stamps()
+        self._log_doubt()
 
     def _look_for_jump(self) -> None:
         now_ms, steady_ms = self._clock.now_ms(), self._clock.steady_ms()
@@ -64,28 +64,28 @@ class ClockWatch:
         self.last_jump_ms, self.last_jump_at_ms = jump_ms, now_ms
         _log.warning("clock_jumped", jump_s=jump_ms / 1000, jump_count=self.jump_count)
 
-    def _tell_stamps(self) -> None:
+    def _log_stamps(self) -> None:
         ahead_ms = self._store.stamp_ahead_ms
         is_ahead = ahead_ms >= JUMP_MS_MIN
-        if is_ahead and not self._told_stamps:
+        if is_ahead and not self._were_stamps_ahead:
             _log.warning(
                 "store_times_ahead",
                 ahead_s=ahead_ms / 1000,
                 meaning="messages get the same store time until the clock has caught up",
             )
-        elif self._told_stamps and not is_ahead:
+        elif self._were_stamps_ahead and not is_ahead:
             _log.info("store_times_caught_up")
-        self._told_stamps = is_ahead
+        self._were_stamps_ahead = is_ahead
 
-    def _tell_doubt(self) -> None:
+    def _log_doubt(self) -> None:
         doubt = self._store.clock_doubt
-        if doubt is not None and doubt != self._told_doubt:
+        if doubt is not None and doubt != self._logged_doubt:
             _log.warning(
                 "clock_doubted",
                 ahead_s=doubt.ahead_ms / 1000,
                 meaning="what only this clock calls old is not deleted until it has stood for the"
                 " retention time",
             )
-        elif doubt is None and self._told_doubt is not None:
+        elif doubt is None and self._logged_doubt is not None:
             _log.info("clock_believed")
-        self._told_doubt = doubt
+        self._logged_doubt = doubt

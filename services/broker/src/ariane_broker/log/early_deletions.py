@@ -8,10 +8,10 @@ from typing import Final
 from ariane_servicekit import get_logger
 from ariane_storage.keeping.retention import DeletedRange, RetentionReason, RetentionReport
 
-QUEUES_TOLD_MAX: Final = 100
+QUEUES_LOGGED_MAX: Final = 100
 """Queues that one log line names, those with most deleted messages first."""
 
-TOPICS_TOLD_MAX: Final = 20
+TOPICS_KEPT_MAX: Final = 20
 
 _log = get_logger(__name__)
 
@@ -31,7 +31,7 @@ class EarlyDeletions:
         self.last_stored_until_ms: int | None = None
         """The latest possible store time of the messages deleted then; None if unknown."""
 
-    def tell(self, report: RetentionReport, now_ms: int) -> None:
+    def note(self, report: RetentionReport, now_ms: int) -> None:
         """Log and count what a turn of retention has deleted."""
         if not report.deleted:
             return
@@ -42,7 +42,7 @@ class EarlyDeletions:
             "message_count": message_count,
             "queues": {
                 f"{each.topic}/{each.queue_id}": f"{each.begin} to {each.end - 1}"
-                for each in ranges[:QUEUES_TOLD_MAX]
+                for each in ranges[:QUEUES_LOGGED_MAX]
             },
             "queue_count": len(ranges),
             "segments": list(report.deleted),
@@ -56,7 +56,7 @@ class EarlyDeletions:
         self.message_count += message_count
         self.segment_count += len(report.deleted)
         self.last_at_ms = now_ms
-        self.last_topics = list(dict.fromkeys(each.topic for each in ranges))[:TOPICS_TOLD_MAX]
+        self.last_topics = list(dict.fromkeys(each.topic for each in ranges))[:TOPICS_KEPT_MAX]
         self.last_stored_until_ms = report.stored_until_ms
         _log.warning("messages_deleted_early", **facts)
 

@@ -7,10 +7,10 @@ to watch it in the same turn of the event loop misses no arrival.
 
 ``wake`` is called in the loop turn in which messages arrived in a queue, and ends the wait of the
 requests that watch this queue. They run in the next turn, once, however many appends there were in
-this one. A watch of a reader that wants some tags only is told of messages with the hashes of these
-tags, and of those whose hashes are not known; one that waits with a filter, of messages that it
-passes (see ``filtered_watches``). A wait also ends when its hold time is over, when it
-is interrupted, when the broker stops, and with the call that it belongs to.
+this one. A watch of a reader that wants some tags only is notified of messages with the hashes of
+these tags, and of those whose hashes are not known; one that waits with a filter, of messages that
+it passes (see ``filtered_watches``). A wait also ends when its hold time is over, when it is
+interrupted, when the broker stops, and with the call that it belongs to.
 
 Who watches thousands of queues begins with some in each turn of the loop (``watch_also``), and his
 watch ends in as many turns.
@@ -75,7 +75,7 @@ class Watch:
             timer.cancel()
         return bool(self.arrived)
 
-    def tell(self, queue: QueueKey) -> None:
+    def notify(self, queue: QueueKey) -> None:
         """Note that messages arrived in a watched queue, and end the wait."""
         self.arrived[queue] = None
         self.interrupt()
@@ -93,7 +93,7 @@ class HeldRequests:
         self.filtered = filtered
         """The watches that wait with filters."""
         self._count_max = count_max
-        # In order, so that those who came first are told first.
+        # In order, so that those who came first are notified first.
         self._waiting: dict[Watch, None] = {}
         self._watches: dict[QueueKey, dict[Watch, None]] = {}
         self._tagged: dict[QueueKey, dict[int, dict[Watch, None]]] = {}
@@ -190,9 +190,9 @@ class HeldRequests:
 
     def wake(self, queue: QueueKey) -> None:
         """Notify all watches on a queue: there may be something for them."""
-        self._tell(queue, None)
+        self._notify(queue, None)
         for watch in dict.fromkeys(self.filtered.watches(queue)):
-            watch.tell(queue)
+            watch.notify(queue)
 
     def arrived(self, queue: QueueKey, tag_codes: Collection[int] | None = None) -> None:
         """Notify the watches on a queue for which it matters that messages arrived in it.
@@ -201,18 +201,18 @@ class HeldRequests:
             queue: The queue.
             tag_codes: Hashes of the tags of the messages; None if they are not known.
         """
-        self._tell(queue, tag_codes)
+        self._notify(queue, tag_codes)
         if queue in self.filtered.queues:
             self.filtered.arrived(queue)
 
-    def _tell(self, queue: QueueKey, tag_codes: Collection[int] | None) -> None:
+    def _notify(self, queue: QueueKey, tag_codes: Collection[int] | None) -> None:
         for watch in self._watches.get(queue, ()):
-            watch.tell(queue)
+            watch.notify(queue)
         tagged = self._tagged.get(queue)
         if tagged:
             codes = tagged if tag_codes is None else tagged.keys() & set(tag_codes)
             for watch in dict.fromkeys(chain.from_iterable(tagged[code] for code in codes)):
-                watch.tell(queue)
+                watch.notify(queue)
 
     def wake_all(self, queues: Iterable[QueueKey]) -> None:
         """Notify all watches on some queues."""
@@ -245,7 +245,7 @@ def _remove(watches: dict[KeyT, dict[Watch, None]], key: KeyT, watch: Watch) -> 
 
 
 TAGS_LOOKED_AT_MAX: Final = 64
-"""Of more messages in one block, all watches are told: some tag will be wanted."""
+"""Of more messages in one block, all watches are notified: some tag will be wanted."""
 
 
 class Arrivals:

@@ -89,8 +89,8 @@ class LogEpochs:
         self._kept_ends: dict[int, int] = {}
 
     @property
-    def told(self) -> int:
-        """The epoch that clients may be told: 0 while replicas may lack the present one."""
+    def announced(self) -> int:
+        """The epoch in answers to clients: 0 while replicas may lack the present one."""
         self._was_shared = self._was_shared or self._is_shared()
         return self.current if self._was_shared else 0
 
@@ -149,4 +149,4 @@ class LogEpochs:
         end = self._store.queue_offset_behind(*queue, kept_end)
         if queue_offset > end:
             self._statistics.set_back_offset_count += 1
-            raise queue_cut(*queue, queue_offset, end, self.told)
+            raise queue_cut(*queue, queue_offset, end, self.announced)

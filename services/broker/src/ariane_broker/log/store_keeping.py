@@ -98,7 +98,7 @@ class StoreKeeping:
         self._copies = copies
         self._full_reasons: dict[str, str] = {}
         self._known_damage: frozenset[Damage] | None = None
-        self._unreadable_told = 0
+        self._unreadable_logged = 0
         self._clock = clock
         self._releasing = asyncio.Lock()
         self._released: list[RetentionPlan] = []
@@ -125,9 +125,9 @@ class StoreKeeping:
     def start(self) -> None:
         """Start all loops; the store is open."""
         self._known_damage = frozenset(self._store.damage)
-        self._unreadable_told = len(self._store.unreadable)
+        self._unreadable_logged = len(self._store.unreadable)
         # Before the first turn of retention: a disk that is full already must refuse writes.
-        self._look_at_disk(self._store.disk_used_ratio)
+        self._check_disk(self._store.disk_used_ratio)
         self._flushing.start()
         self._filing.start()
         self._repairing.start(at_once=True)
@@ -149,7 +149,7 @@ class StoreKeeping:
         await self._filing.stop()
         await self._flushing.stop()
         if self._known_damage is not None:
-            self._tell_damage()
+            self._log_damage()
 
     @property
     def refusal(self) -> str:
@@ -191,7 +191,7 @@ class StoreKeeping:
         return min([self._store.max_offset, *(floor for floor in floors if floor is not None)])
 
     async def _flush(self) -> None:
-        self._tell_damage()
+        self._log_damage()
         if await self._in_keeper("flush", self._store.keeping.flush_due):
             self._on_flushed()
 
@@ -210,7 +210,7 @@ class StoreKeeping:
         try:
             repairs = await asyncio.shield(self._repair)
         except (StorePoisoned, StoreFull) as error:
-            self._tell_failure("repair queues", error)
+            self._handle_failure("repair queues", error)
             return
         self._full_reasons.pop("repair queues", None)
         for repair in repairs:
@@ -256,7 +256,7 @@ class StoreKeeping:
                 await self._delete(self._released[0])
                 del self._released[0]
         except (StorePoisoned, StoreFull) as error:
-            self._tell_failure("retention", error)
+            self._handle_failure("retention", error)
             return
         self._full_reasons.pop("retention", None)
 
@@ -288,10 +288,10 @@ class StoreKeeping:
             await self._clock.sleep(DELETION_PAUSE_S)
         report = await loop.run_in_executor(self._keeper, keeping.finish_retention, plan)
         self.last_retention = report
-        self.early_deletions.tell(report, self._clock.now_ms())
-        self._look_at_disk(report.disk_ratio)
+        self.early_deletions.note(report, self._clock.now_ms())
+        self._check_disk(report.disk_ratio)
 
-    def _look_at_disk(self, used: float) -> None:
+    def _check_disk(self, used: float) -> None:
         """Log when the disk becomes too full to write to, and when it has room again."""
         used_before, self.disk_used_ratio = self.disk_used_ratio, used
         limit = self._disk_refuse_ratio
@@ -301,7 +301,7 @@ class StoreKeeping:
         elif used < limit <= used_before:
             _log.info("writes_accepted", **ratios)
 
-    def _tell_damage(self) -> None:
+    def _log_damage(self) -> None:
         """Log what reads have found damaged or unreadable since the last time."""
         found = self._store.damage
         for damage in found:
@@ -313,8 +313,8 @@ class StoreKeeping:
                     reason=damage.reason.value,
                 )
         self._known_damage = frozenset(found)
-        for place in self._store.unreadable[self._unreadable_told :]:
-            self._unreadable_told += 1
+        for place in self._store.unreadable[self._unreadable_logged :]:
+            self._unreadable_logged += 1
             _log.warning(
                 "file_unreadable",
                 path=str(place.path),
@@ -328,12 +328,12 @@ class StoreKeeping:
         try:
             await loop.run_in_executor(self._keeper, step)
         except (StorePoisoned, StoreFull) as error:
-            self._tell_failure(name, error)
+            self._handle_failure(name, error)
             return False
         self._full_reasons.pop(name, None)
         return True
 
-    def _tell_failure(self, name: str, error: StorePoisoned | StoreFull) -> None:
+    def _handle_failure(self, name: str, error: StorePoisoned | StoreFull) -> None:
         """End the broker, or log that the disk is full: once, not every time."""
         if isinstance(error, StorePoisoned):
             self._on_failed(error)

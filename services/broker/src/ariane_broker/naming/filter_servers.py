@@ -80,7 +80,7 @@ class FilterServers:
         self._servers[address] = _Server(incarnation, self._clock.monotonic())
         if known is None:
             _log.info("filter_server_registered", address=address)
-            await self._tell()
+            await self._announce_all()
 
     async def unregister(self, address: str, incarnation: str) -> bool:
         """Remove a FilterServer. The goodbye of an earlier process at its address is ignored.
@@ -93,7 +93,7 @@ class FilterServers:
             return False
         del self._servers[address]
         _log.info("filter_server_unregistered", address=address)
-        await self._tell()
+        await self._announce_all()
         return True
 
     async def expire(self) -> None:
@@ -104,8 +104,8 @@ class FilterServers:
             del self._servers[address]
             _log.warning("filter_server_expired", address=address)
         if silent:
-            await self._tell()
+            await self._announce_all()
 
-    async def _tell(self) -> None:
+    async def _announce_all(self) -> None:
         self._announcement.filter_server_addresses = self.addresses
         await self._announce()

@@ -140,7 +140,7 @@ class NameServerLink:
         await self.stop()
         await self._name_server.close()
 
-    async def say_goodbye(self) -> None:
+    async def unregister(self) -> None:
         """Leave all routes at once; without this call the registration expires."""
         identity = self._announcement.identity
         request = UnregisterBrokerRequest(
@@ -163,7 +163,7 @@ class NameServerLink:
     async def _turn(self) -> float:
         """Register or send a heartbeat; return the seconds until the next turn."""
         try:
-            pause = await self._tell()
+            pause = await self._update()
         except aio.AioRpcError as error:
             return self._failed(error)
         except Exception:  # noqa: BLE001 - logged with its trace, and the loop goes on.
@@ -177,7 +177,7 @@ class NameServerLink:
         self.name_taken = ""
         return pause
 
-    async def _tell(self) -> float:
+    async def _update(self) -> float:
         if self._registered == self._announcement.version:
             try:
                 return await self._send_heartbeat(self._registered)
@@ -193,10 +193,10 @@ class NameServerLink:
         request = self._announcement.registration()
         response = await self._name_server.stub.RegisterBroker(request, timeout=CALL_SECONDS_MAX)
         self._registered = version
-        self._tell_refused_topics(response)
+        self._log_refused_topics(response)
         return self._next_heartbeat(response.heartbeat_interval.ToMilliseconds() / 1000)
 
-    def _tell_refused_topics(self, response: RegisterBrokerResponse) -> None:
+    def _log_refused_topics(self, response: RegisterBrokerResponse) -> None:
         """Log the refused topics, which no client can find; once for each number of them."""
         count = response.refused_topic_count
         if count and count != self._refused_topic_count:
@@ -262,10 +262,10 @@ class Registration:
     async def start(self) -> None:
         """Register with all name servers, and wait a moment for their answers."""
         self._started = True
-        await self.look_again()
+        await self.reread()
         await self._wait_registered()
 
-    async def look_again(self) -> None:
+    async def reread(self) -> None:
         """Register with name servers that are new, and leave those that are gone."""
         if self._started:
             await self._follow(await self._find())
@@ -277,7 +277,7 @@ class Registration:
             link = self._found.pop(address)
             _log.info("name_server_left", name_server=address)
             await link.stop()
-            await link.say_goodbye()
+            await link.unregister()
             await link.close()
         for address, make_link in wanted.items():
             if address not in self._found:
@@ -297,12 +297,12 @@ class Registration:
                 link.wake()
             await self._wait_registered()
 
-    async def say_goodbye(self) -> None:
+    async def unregister(self) -> None:
         """Leave the routes of all name servers."""
         if self._started:
             self._started = False
             await asyncio.gather(*(link.stop() for link in self._links))
-            await asyncio.gather(*(link.say_goodbye() for link in self._links))
+            await asyncio.gather(*(link.unregister() for link in self._links))
 
     async def close(self) -> None:
         """End all calls and connections, without a goodbye."""

@@ -33,9 +33,9 @@ GO_ON_SHARE: Final = 2
 """A pull continues while half of the room is left in each of its queues; then the consumer must
 send its room anew."""
 
-PASSED_TOLD_SECONDS: Final = 0.1
-"""If a filter passes no message, the consumer gets its new position after this time, and can store
-it. A position for each message would flood consumers with few matches."""
+PASSED_REPORT_SECONDS: Final = 0.1
+"""If a filter passes no message, the consumer gets its new position after this time, so that it can
+store it. A position for each message would flood consumers with few matches."""
 
 
 class OpenPull:
@@ -92,45 +92,45 @@ class OpenPull:
         Returns:
             The queues of the answer, in the order of the positions: those with records, an error,
                 or a moved position; all queues when the hold time is over. A position that only
-                moved is reported after ``PASSED_TOLD_SECONDS``.
+                moved is reported after ``PASSED_REPORT_SECONDS``.
 
         Raises:
             ServiceError: As ``QueueLooks.check``; HELD_PULLS_EXHAUSTED.
         """
         self._looks.check(self._order, self._topics)
-        deadline = tell_at = self._monotonic() + self._order.hold_seconds
+        deadline = report_at = self._monotonic() + self._order.hold_seconds
         moved: dict[int, PulledQueue] = {}
-        self._see_arrivals()
+        self._take_arrivals()
         while True:
             # Again after each hold: what arrives after a pause is not handed out.
             self._looks.check_group(self._order.consumer_group)
             look = await self._look_at(self._left)
-            passed = self._go_to(look.found)
+            passed = self._advance(look.found)
             if passed and not moved:
-                tell_at = min(deadline, self._monotonic() + PASSED_TOLD_SECONDS)
+                report_at = min(deadline, self._monotonic() + PASSED_REPORT_SECONDS)
             moved |= passed
-            if _says_something(look.found.values()):
+            if _is_worth_an_answer(look.found.values()):
                 self.may_go_on &= self._has_room(look.found)
                 return _in_order(moved)
             if look.coming:
                 # The messages are there: nothing is held, however short the hold time.
                 await asyncio.wait(look.coming, return_when=asyncio.FIRST_COMPLETED)
                 again = not self._interrupted
-                self._see_arrivals()
+                self._take_arrivals()
             elif look.unfinished:
                 # A filter with few matches reads far: other tasks get their turn in between.
                 await asyncio.sleep(0)
-                again = not self._interrupted and self._monotonic() < tell_at
-                self._see_arrivals()
+                again = not self._interrupted and self._monotonic() < report_at
+                self._take_arrivals()
             else:
-                again = await self._hold(tell_at)
+                again = await self._hold(report_at)
             if not again and moved and not self._interrupted and self._monotonic() < deadline:
                 self.may_go_on &= self._has_room(moved)
                 return _in_order(moved)
             if not again:
                 self.may_go_on = False
                 found = (await self._look_at(range(len(self._positions)))).found
-                self._go_to(found)
+                self._advance(found)
                 return _in_order(moved | found)
 
     async def _look_at(self, places: Collection[int]) -> Look:
@@ -162,10 +162,10 @@ class OpenPull:
         # The watch began in the loop turn of the look, so that no arrival was missed.
         watch = self._watch or self._watch_places(range(len(self._positions)))
         come = await self._held.wait(watch, remaining)
-        self._see_arrivals()
+        self._take_arrivals()
         return come and not self._interrupted
 
-    def _see_arrivals(self) -> None:
+    def _take_arrivals(self) -> None:
         """Mark the queues in which messages arrived for the next look."""
         if self._watch is None:
             # The arrivals are not known by queue: look at all.
@@ -192,7 +192,7 @@ class OpenPull:
             self._held.watch_also(self._watch, queues)
         return self._watch
 
-    def _go_to(self, found: Mapping[int, PulledQueue]) -> dict[int, PulledQueue]:
+    def _advance(self, found: Mapping[int, PulledQueue]) -> dict[int, PulledQueue]:
         """Move the positions behind what was found; returns the queues to report."""
         moved: dict[int, PulledQueue] = {}
         for place, pulled in found.items():
@@ -228,7 +228,7 @@ def _rest(room: int, taken: int) -> int:
     return max(0, room - taken)
 
 
-def _says_something(found: Iterable[PulledQueue]) -> bool:
+def _is_worth_an_answer(found: Iterable[PulledQueue]) -> bool:
     return any(
         len(pulled.sizes) or pulled.error is not None or len(pulled.lost_offsets)
         for pulled in found

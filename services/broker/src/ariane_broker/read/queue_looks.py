@@ -204,7 +204,7 @@ class QueueLooks:
                 continue  # A later look finds it.
             except (ServiceError, StorageError) as error:
                 failure = self.service_error(error)
-                look.found[place] = _failed(position, failure, self.epochs.told)
+                look.found[place] = _failed(position, failure, self.epochs.announced)
                 continue
             if wanted is not None or read.expired_count:
                 look.filtered_left -= read.looked_at_bytes
@@ -216,7 +216,7 @@ class QueueLooks:
                 read.chunks,
                 read.sizes,
                 bodies_suffice=order.bodies_suffice,
-                log_epoch=self.epochs.told,
+                log_epoch=self.epochs.announced,
                 replica=replica,
                 lost_offsets=read.lost_offsets,
             )

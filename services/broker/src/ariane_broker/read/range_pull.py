@@ -90,7 +90,7 @@ class RangeChunk:
     """End of each string in ``properties``."""
     lost_offsets: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
     """Queue offsets before ``next_queue_offset`` whose messages are damaged, and that no chunk
-    before has told."""
+    before has reported."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

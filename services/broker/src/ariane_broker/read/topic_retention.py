@@ -28,11 +28,13 @@ HIDING_S: Final = 10.0
 """Interval of checks: messages are hidden so much later at most."""
 
 
-class _Wish(NamedTuple):
-    """What a topic shows."""
+class _Retention(NamedTuple):
+    """Which messages of a topic are shown."""
 
     retention_ms: int | None
+    """How long they are shown after they were stored; None: for as long as they exist."""
     since_ms: int | None
+    """Only what was stored since then is shown, milliseconds since the epoch; None: all is."""
 
     def oldest_ms(self, now_ms: int) -> int:
         """Messages that were stored before this time are hidden."""
@@ -40,10 +42,10 @@ class _Wish(NamedTuple):
         return max(aged_ms, self.since_ms or 0)
 
 
-def _wish_of(config: TopicConfig) -> tuple[str, _Wish] | None:
+def _retention_of(config: TopicConfig) -> tuple[str, _Retention] | None:
     if config.retention_ms is None and config.shown_since_ms is None:
         return None
-    return config.topic, _Wish(config.retention_ms, config.shown_since_ms)
+    return config.topic, _Retention(config.retention_ms, config.shown_since_ms)
 
 
 class TopicRetention:
@@ -56,14 +58,14 @@ class TopicRetention:
         self._topics = topics
         self._lookup = lookup
         self._cold_reads = cold_reads
-        self._known: dict[str, _Wish] = {}
+        self._known: dict[str, _Retention] = {}
         self._unsettled: set[str] = set()
         """Topics that changed, and whose queues do not all show what they must: a turn failed."""
 
     async def apply(self) -> None:
         """Hide what is too old by now; show again what is not, after a change of a topic."""
         now_ms = self._store.believed_ms()
-        wanted = dict(await in_turns(map(_wish_of, self._topics.walk())))
+        wanted = dict(await in_turns(map(_retention_of, self._topics.walk())))
         self._unsettled |= {
             topic for topic, known in self._known.items() if wanted.get(topic) != known
         }
@@ -86,10 +88,10 @@ class TopicRetention:
     def _apply_to(self, topic: str, queue_id: int, now_ms: int, *, is_changed: bool) -> None:
         if is_changed:
             self._store.show_from(topic, queue_id, 0)
-        wish = self._known.get(topic)
-        if wish is None:
+        retention = self._known.get(topic)
+        if retention is None:
             return
-        oldest_ms = wish.oldest_ms(now_ms)
+        oldest_ms = retention.oldest_ms(now_ms)
         begin, end = self._store.queue_bounds(topic, queue_id)
         if begin == end:
             return

@@ -59,7 +59,7 @@ class LogTaker:
         """Commit-log offset before which all is confirmed by a primary, and equal in both logs;
         None: no primary has reported one."""
 
-    def heard(self, confirmed: int) -> None:
+    def note_confirmed(self, confirmed: int) -> None:
         """Note the confirmed offset that the primary reports."""
         self.confirmed = max(confirmed, self.confirmed or 0)
         self._store.copying.confirm_up_to(self.confirmed)

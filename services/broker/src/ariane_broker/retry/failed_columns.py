@@ -35,7 +35,7 @@ class FailedColumns:
         self._topic = topic
         self._moved = MovedRecords(columns, dropped=DROPPED)
         self._came_back = topic == retry_topic(consumer_group)
-        counts = self._said(PropertyName.CONSUMER_DEATHS)
+        counts = self._texts(PropertyName.CONSUMER_DEATHS)
         numbers = (int(text) if _is_number(text) else 0 for text in counts)
         self.deaths: Int64s = np.fromiter(numbers, np.int64, len(counts))
         """Number of consumers of the group that died of each."""
@@ -125,7 +125,7 @@ class FailedColumns:
 
     def _first(self, name: str, rows: list[int], own: Iterable[str]) -> Iterator[str]:
         """Read a property of the origin from each record; the origin itself gives its own."""
-        texts = self._said(name)
+        texts = self._texts(name)
         return (text or mine for text, mine in zip(map(texts.__getitem__, rows), own, strict=False))
 
     def _message_ids(self, rows: Int64s) -> Iterator[str]:
@@ -139,8 +139,8 @@ class FailedColumns:
             else:
                 yield f"{ip:08X}{port:08X}{place:016X}"
 
-    def _said(self, name: str) -> list[str]:
-        """The ids of the returns that made the records of the group's retry topic."""
+    def _texts(self, name: str) -> list[str]:
+        """A property that an earlier return wrote into each record; empty where none did."""
         return self._moved.values(name) if self._came_back else [""] * len(self.columns)
 
 

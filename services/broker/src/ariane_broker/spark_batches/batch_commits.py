@@ -148,14 +148,14 @@ class BatchCommits:
             self._check_home(batch.query_id)
             offsets = [each.commit_log_offset for each in named_stages(self.table, batch, own)]
             now_ms = self.now_ms()
-            said = {} if others is None else {"others": others}
+            parts_elsewhere = {} if others is None else {"others": others}
             record = batch_record(
                 BatchEvent.COMMIT,
                 batch,
                 now_ms,
                 contents=contents_rows({batch.batch_id: contents}),
                 stages=offsets,
-                **said,
+                **parts_elsewhere,
             )
             appended = self.log.append_records(BATCH_TOPIC, [record])
             place = int(appended.first_commit_log_offset)

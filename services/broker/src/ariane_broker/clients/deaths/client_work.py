@@ -21,13 +21,13 @@ class ClientWork:
 
     pulled_ends: dict[GroupQueue, int] = field(default_factory=dict)
     """Queue offset behind the last message that it was given of each queue."""
-    told_ends: dict[GroupQueue, int] = field(default_factory=dict)
+    reported_ends: dict[GroupQueue, int] = field(default_factory=dict)
     """Queue offset behind the last message that it reports to be in work."""
     alone: tuple[GroupQueue, int] | None = None
     """Queue and queue offset of the message that it reports to be in work alone; None without such
     a report."""
 
-    def tell(
+    def report(
         self, place: GroupQueue, consumer_offset: int, in_work_end: int | None, *, alone: bool
     ) -> None:
         """Apply the client's report on a queue.
@@ -42,11 +42,11 @@ class ClientWork:
             passed = consumer_offset > self.alone[1]
             if passed or in_work_end is not None:
                 self.alone = None
-        end = max(self.told_ends.get(place, 0), in_work_end or 0)
+        end = max(self.reported_ends.get(place, 0), in_work_end or 0)
         if alone:
             self.alone = (place, consumer_offset)
-            self.told_ends.pop(place, None)
+            self.reported_ends.pop(place, None)
         elif end > consumer_offset and in_work_end != consumer_offset:
-            self.told_ends[place] = end
+            self.reported_ends[place] = end
         else:
-            self.told_ends.pop(place, None)
+            self.reported_ends.pop(place, None)

@@ -110,7 +110,7 @@ class VanishedMembers:
         else:
             self._lives(client_id)
 
-    def told(
+    def note_offset(
         self,
         place: GroupQueue,
         client_id: str,
@@ -132,7 +132,7 @@ class VanishedMembers:
             self._saved.mark_changed()
         client = self._clients.find(client_id)
         if client is not None:
-            client.work.tell(place, consumer_offset, in_work_end, alone=alone)
+            client.work.report(place, consumer_offset, in_work_end, alone=alone)
         else:
             self._lives(client_id)
 
@@ -231,7 +231,7 @@ class VanishedMembers:
             after = replace(
                 before,
                 watched_end=max(before.watched_end, pulled_end),
-                alone_end=max(before.alone_end, work.told_ends.get(place, 0)),
+                alone_end=max(before.alone_end, work.reported_ends.get(place, 0)),
             )
             raised[place] = (before, after)
             self._suspicions.put(place, after)

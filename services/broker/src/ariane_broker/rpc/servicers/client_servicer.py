@@ -300,7 +300,7 @@ class ClientServicer(ClientServiceServicer):
     def _let_go(self, client: AttachedClient, listening: asyncio.Task[None]) -> None:
         """Detach a client whose stream ends; a broken stream may mean that the client is dead."""
         ended_here = self._admission.draining or not self._table.is_attached(client)
-        if not (client.said_goodbye or ended_here or _is_refused(listening)):
+        if not (client.has_said_goodbye or ended_here or _is_refused(listening)):
             self._members.vanished(client)
         self._table.detach(client)
 
@@ -313,20 +313,20 @@ class ClientServicer(ClientServiceServicer):
         """Read a client's requests until its goodbye, or until an invalid request."""
         try:
             async for request in requests:
-                self._table.heard(client)
+                self._table.note_heartbeat(client)
                 content = request.WhichOneof("content")
                 if content == "heartbeat":
                     if request.heartbeat.memberships_changed:
                         memberships = memberships_of(request.heartbeat.memberships)
                         await self._admission.change_memberships(client, memberships)
                     client.holds = holds_of(request.heartbeat.holds, client.memberships)
-                    client.holds_told = client.last_heard
+                    client.holds_reported_s = client.last_heard
                     client.outbox.put(HeartbeatHeard())
-                    await in_turns(relayed.beat())
+                    await in_turns(relayed.note_heartbeat())
                 elif content == "relayed_clients":
                     await _take_relayed(request.relayed_clients, relayed)
                 elif content == "goodbye":
-                    client.said_goodbye = True
+                    client.has_said_goodbye = True
                 elif content == "hello":
                     raise field_invalid("hello", "must come once")
                 else:
@@ -343,9 +343,9 @@ class ClientServicer(ClientServiceServicer):
         """Deliver the answer of a client, attached or relayed."""
         content = request.WhichOneof("content")
         if content == "transaction_answer":
-            said = request.transaction_answer
-            answer = answer_of(said.outcome)
-            self._checks.answered(speaker, said.transaction_id, answer, said.cause)
+            outcome = request.transaction_answer
+            answer = answer_of(outcome.outcome)
+            self._checks.answered(speaker, outcome.transaction_id, answer, outcome.cause)
         elif content == "state":
             self._questions.answered(speaker, request.state.question_id, request.state)
         elif content == "consume_answer":
@@ -353,16 +353,18 @@ class ClientServicer(ClientServiceServicer):
             self._questions.answered(speaker, consumed.question_id, consumed)
 
 
-async def _take_relayed(said: client_pb.RelayedClients, relayed: RelayedClients) -> None:
-    """Note what a gateway tells of its clients."""
+async def _take_relayed(clients: client_pb.RelayedClients, relayed: RelayedClients) -> None:
+    """Note what a gateway reports of its clients."""
     require_gateway()
-    if len(said.present) > _RELAYED_MAX:
+    if len(clients.present) > _RELAYED_MAX:
         raise field_invalid("relayed_clients.present", f"must be at most {_RELAYED_MAX}")
-    for each in said.present:
-        await relayed.come(Relayed(hello_of(each.hello), each.address, each.reachable, each.user))
-    for client_id in said.left:
-        relayed.leave(client_id)
-    await in_turns(relayed.fall_silent(said.silent))
+    for each in clients.present:
+        await relayed.note_present(
+            Relayed(hello_of(each.hello), each.address, each.reachable, each.user)
+        )
+    for client_id in clients.left:
+        relayed.note_left(client_id)
+    await in_turns(relayed.note_silent(clients.silent))
 
 
 def _gateways_of(client: AttachedClient) -> list[str]:

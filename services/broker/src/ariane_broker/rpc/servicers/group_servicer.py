@@ -122,21 +122,21 @@ def _config(group: group_pb.ConsumerGroup) -> GroupConfig:
 
 
 def _change(group: group_pb.ConsumerGroupChange) -> GroupChange:
-    def said(name: str) -> Any:
+    def given(name: str) -> Any:
         return getattr(group, name) if group.HasField(name) else None  # type: ignore[arg-type]
 
     policy = group.subscription_conflict_policy
     return GroupChange(
         consumer_group=group.consumer_group,
-        consume_enabled=said("consume_enabled"),
-        broadcast_enabled=said("broadcast_enabled"),
-        attempts_max=said("attempts_max"),
-        ordered_attempts_max=said("ordered_attempts_max"),
+        consume_enabled=given("consume_enabled"),
+        broadcast_enabled=given("broadcast_enabled"),
+        attempts_max=given("attempts_max"),
+        ordered_attempts_max=given("ordered_attempts_max"),
         retry_policy=(
             _retry_policy(group.retry_policy) if group.HasField("retry_policy") else None
         ),
         conflict_policy=_conflict_policy(policy) if policy else None,
-        receive_in_order=said("receive_in_order"),
+        receive_in_order=given("receive_in_order"),
     )
 
 

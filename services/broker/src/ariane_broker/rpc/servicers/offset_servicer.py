@@ -83,7 +83,7 @@ class OffsetServicer(OffsetServiceServicer):
             watched_end=suspicion.watched_end,
             alone_end=suspicion.alone_end,
             in_doubt=self._members.in_doubt(place),
-            log_epoch=self._epochs.told,
+            log_epoch=self._epochs.announced,
         )
 
     async def StoreConsumerOffsets(
@@ -100,7 +100,7 @@ class OffsetServicer(OffsetServiceServicer):
         )
         if engine:
             self._queries.stored(request.consumer_group, engine, peer_text(context.peer()))
-        await in_turns(self._hear(request, {queue for queue, _ in refused}))
+        await in_turns(self._note_offsets(request, {queue for queue, _ in refused}))
         return offset_pb.StoreConsumerOffsetsResponse(
             refused=[
                 offset_pb.RefusedOffset(
@@ -110,20 +110,20 @@ class OffsetServicer(OffsetServiceServicer):
             ]
         )
 
-    def _hear(
+    def _note_offsets(
         self, request: offset_pb.StoreConsumerOffsetsRequest, refused: Container[QueueKey]
     ) -> Iterator[None]:
         """Note the work that a member reports, with the offsets that were stored."""
-        for said in request.offsets:
+        for stored in request.offsets:
             yield
-            queue = QueueKey(said.topic, said.queue_id)
+            queue = QueueKey(stored.topic, stored.queue_id)
             if queue not in refused:
-                self._members.told(
+                self._members.note_offset(
                     GroupQueue(request.consumer_group, queue),
                     request.client_id,
-                    said.queue_offset,
-                    said.in_work_end if said.HasField("in_work_end") else None,
-                    alone=said.alone,
+                    stored.queue_offset,
+                    stored.in_work_end if stored.HasField("in_work_end") else None,
+                    alone=stored.alone,
                 )
 
     async def ResetConsumerOffsets(

@@ -142,7 +142,7 @@ class PullServicer(PullServiceServicer):
                 if queue.last_store_timestamp_ms is None
                 else time_of(queue.last_store_timestamp_ms),
                 size_bytes=queue.size_bytes,
-                log_epoch=self._epochs.told,
+                log_epoch=self._epochs.announced,
             )
             for queue in kept
         )
@@ -169,7 +169,7 @@ class PullServicer(PullServiceServicer):
         found = await self._lookup.offsets_from(request.topic, timestamp_ms)
         queues = await in_turns(
             pull_pb.FoundQueueOffset(
-                queue_id=queue_id, queue_offset=queue_offset, log_epoch=self._epochs.told
+                queue_id=queue_id, queue_offset=queue_offset, log_epoch=self._epochs.announced
             )
             for queue_id, queue_offset in found
         )

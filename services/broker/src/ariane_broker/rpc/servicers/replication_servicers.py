@@ -79,10 +79,10 @@ class LogServicer(LogServiceServicer):
             common = partial(self._store.copying.junction, feed.position)
             junction = await self._cold_reads.run(reader, common)
             yield log_pb.FollowLogResponse(welcome=self._welcome(feed, junction))
-            told_version = 0
+            sent_version = 0
             while not feed.is_closed:
-                if told_version != self._primary.state_version:
-                    told_version = self._primary.state_version
+                if sent_version != self._primary.state_version:
+                    sent_version = self._primary.state_version
                     yield log_pb.FollowLogResponse(heartbeat=self._heartbeat())
                 # A replica that is far behind gets what only the disk has; the loop goes on.
                 run = await self._cold_reads.run(reader, feed.take, stream="log")
