@@ -5,8 +5,8 @@ metadata and abstract classes are grpcio's.
 """
 
 from ariane_wire.client.channel import Channel
+from ariane_wire.client.metadata_channel import MetadataChannel
 from ariane_wire.client.opening import CheckServer, OpenConnection, Opening
-from ariane_wire.client.telling_channel import TellingChannel
 from ariane_wire.discovery import AddressSources, is_source
 from ariane_wire.errors import BindRefused, CallFailed
 from ariane_wire.factories import insecure_channel, secure_channel, server
@@ -35,11 +35,11 @@ __all__ = [
     "Credentials",
     "Identity",
     "LoopName",
+    "MetadataChannel",
     "OpenConnection",
     "Opening",
     "ServerOptions",
     "Statistics",
-    "TellingChannel",
     "TlsContext",
     "client_tls",
     "insecure_channel",

@@ -13,7 +13,7 @@ from ariane_servicekit.rpc.calls import current_caller
 from ariane_servicekit.security.caller import MemberKind
 from ariane_servicekit.security.identity.identify import ACTING_KEY, acting_text
 from ariane_servicekit.security.tls.service_tls import MEMBER_TLS
-from ariane_wire import ChannelOptions, TellingChannel
+from ariane_wire import ChannelOptions, MetadataChannel
 
 
 def open_channel(
@@ -47,11 +47,11 @@ def open_channel(
             check_server=tls.checker(kinds, name),
         )
         # A channel in all that stubs ask of it.
-        return cast("aio.Channel", TellingChannel(channel, _acting)) if acting else channel
+        return cast("aio.Channel", MetadataChannel(channel, _acting)) if acting else channel
     return ariane_wire.insecure_channel(str(address), options, chance=chance)
 
 
 def _acting() -> tuple[tuple[str, str], ...]:
-    """What a call tells of the user for whose call it is made."""
+    """The metadata that names the user for whose call a call is made; empty without one."""
     text = acting_text(current_caller())
     return ((ACTING_KEY, text),) if text else ()

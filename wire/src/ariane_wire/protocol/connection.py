@@ -65,7 +65,7 @@ class Connection(StreamKeeper, Generic[Head]):
 
     def hello(self, own: dict[int, int]) -> bytes:
         """Our first frames: SETTINGS, and the connection's window."""
-        told = {
+        values = {
             settings.HEADER_TABLE_SIZE: 0,
             settings.INITIAL_WINDOW_SIZE: self.stream_window_first,
             settings.MAX_FRAME_SIZE: self._frame_octets_max,
@@ -73,7 +73,7 @@ class Connection(StreamKeeper, Generic[Head]):
             **own,
         }
         window = frames.window_frame(0, self._window - frames.WINDOW_DEFAULT)
-        return frames.settings_frame(told) + window
+        return frames.settings_frame(values) + window
 
     # Frames.
 

@@ -29,7 +29,7 @@ class Identity:
     certificate: Certificate | None = None
     """The client's; None in plain text, or if it has shown none."""
     is_proxied: bool = False
-    """Whether a proxy has told the address."""
+    """Whether a proxy in front of the server has given the address."""
     is_encrypted: bool = False
     """Whether the connection is over TLS."""
     own_fingerprint: bytes = b""

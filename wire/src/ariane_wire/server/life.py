@@ -33,7 +33,7 @@ class ConnectionLife:
         peer: str = "",
     ) -> None:
         self.connection = connection
-        self._told_peer = self._peer = peer
+        self._proxied_peer = self._peer = peer
         self._options = options
         self._chance = chance
         self._number = number
@@ -50,7 +50,7 @@ class ConnectionLife:
         known = self._identity
         if known is None:
             transport = self._link.transport if self._link is not None else None
-            known = self._identity = identity(transport, self._number, self._told_peer)
+            known = self._identity = identity(transport, self._number, self._proxied_peer)
         return known
 
     @property

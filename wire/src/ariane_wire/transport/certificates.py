@@ -58,8 +58,8 @@ def certificate_of(transport: asyncio.BaseTransport | None) -> Certificate | Non
     return _certificate(raw, certificate)
 
 
-def _certificate(raw: bytes, told: dict[str, Any]) -> Certificate:
-    alternatives = [(str(kind), str(name)) for kind, name, *_ in told.get("subjectAltName", ())]
+def _certificate(raw: bytes, parsed: dict[str, Any]) -> Certificate:
+    alternatives = [(str(kind), str(name)) for kind, name, *_ in parsed.get("subjectAltName", ())]
 
     def of_kind(wanted: str) -> tuple[str, ...]:
         return tuple(name for kind, name in alternatives if kind == wanted)
@@ -68,7 +68,7 @@ def _certificate(raw: bytes, told: dict[str, Any]) -> Certificate:
         der=raw,
         common_names=tuple(
             str(pair[1])
-            for group in told.get("subject", ())
+            for group in parsed.get("subject", ())
             for pair in group
             if pair[0] == "commonName"
         ),
@@ -77,7 +77,7 @@ def _certificate(raw: bytes, told: dict[str, Any]) -> Certificate:
         mails=of_kind("email"),
         addresses=of_kind("IP Address"),
         alternatives=tuple(name for _, name in alternatives),
-        ends_at=ssl.cert_time_to_seconds(told["notAfter"]) if "notAfter" in told else 0.0,
+        ends_at=ssl.cert_time_to_seconds(parsed["notAfter"]) if "notAfter" in parsed else 0.0,
     )
 
 
@@ -94,16 +94,16 @@ class CertificateEnd:
         self._ends_at = certificate.ends_at
         self._ended = ended
         self._timer: asyncio.TimerHandle | None = None
-        self._look()
+        self._check()
 
     def close(self) -> None:
         """Call back no more."""
         if self._timer is not None:
             self._timer.cancel()
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         left_s = self._ends_at - time.time()
         if left_s <= 0:
             self._timer = self._loop.call_soon(self._ended)  # type: ignore[assignment]  # Can be cancelled, too.
         else:
-            self._timer = self._loop.call_later(min(left_s, LOOK_S_MAX), self._look)
+            self._timer = self._loop.call_later(min(left_s, LOOK_S_MAX), self._check)

@@ -174,13 +174,13 @@ class ClientTlsFiles:
         self._certificate = certificate
         self._key = key
         self._oldest = oldest
-        self._state = self._look()
+        self._state = self._stat()
         self._context = self._read()
 
     def __call__(self) -> TlsContext:
         """The context of the next connection."""
         try:
-            state = self._look()
+            state = self._stat()
             if state != self._state:
                 self._context = self._read()
                 self._state = state
@@ -196,7 +196,7 @@ class ClientTlsFiles:
             oldest=self._oldest,
         )
 
-    def _look(self) -> list[tuple[int, int, int]]:
+    def _stat(self) -> list[tuple[int, int, int]]:
         files = (self._authorities, self._certificate, self._key)
         seen = [Path(file).stat() for file in files if file is not None and not is_pem(file)]
         return [(each.st_mtime_ns, each.st_size, each.st_ino) for each in seen]

@@ -51,8 +51,8 @@ from ariane_wire import (
     Certificate,
     Channel,
     ChannelOptions,
+    MetadataChannel,
     Statistics,
-    TellingChannel,
     insecure_channel,
     secure_channel,
 )
@@ -228,7 +228,7 @@ class Connections:
         if acting_for is None:
             return channel
         # A channel in all that this client asks of it.
-        return cast("Channel", TellingChannel(channel, partial(_acting, acting_for)))
+        return cast("Channel", MetadataChannel(channel, partial(_acting, acting_for)))
 
     def expect(self, address: str, expected: Expected) -> None:
         """Take only a certain process at an address.

@@ -1,4 +1,4 @@
-"""Calls through a channel that tells more at each of them."""
+"""Calls through a channel that adds metadata to each of them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import grpc
 from grpc import aio
 
 import ariane_wire
-from ariane_wire import TellingChannel
+from ariane_wire import MetadataChannel
 
 
-async def test_each_call_tells_what_is_asked_for_at_it():
+async def test_metadata_is_asked_for_at_each_call():
     seen = []
 
     async def answer(request, context):
@@ -29,7 +29,7 @@ async def test_each_call_tells_what_is_asked_for_at_it():
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     who: list[str] = []
-    channel = TellingChannel(
+    channel = MetadataChannel(
         ariane_wire.insecure_channel(f"127.0.0.1:{port}"), lambda: [("who", each) for each in who]
     )
     async with channel:

@@ -13,10 +13,11 @@ Pairs = Sequence[tuple[str, str | bytes]]
 """Metadata."""
 
 
-class TellingChannel:
-    """A channel that tells more at each call.
+class MetadataChannel:
+    """A channel that adds metadata to each call.
 
-    It is no interceptor: under these calls would not be the transport's own.
+    Not an interceptor: with interceptors, calls would not be the transport's own objects, which
+    know more (``CallFailed``).
     """
 
     def __init__(self, channel: Channel, metadata: Callable[[], Pairs]) -> None:
@@ -24,19 +25,19 @@ class TellingChannel:
 
         Args:
             channel: The channel.
-            metadata: Returns what the call that is being made tells; empty for nothing.
+            metadata: Returns what to add to the call that is being made; empty for nothing.
         """
         self._channel = channel
         self._metadata = metadata
 
     def __getattr__(self, name: str) -> Any:
-        """Return what the channel has; what makes calls tells more."""
+        """Return what the channel has; of what makes calls, a form that adds metadata."""
         found = getattr(self._channel, name)
         if name not in _METHODS:
             return found
 
         def made(*arguments: Any, **named: Any) -> Callable[..., Any]:
-            return self._telling(found(*arguments, **named))
+            return self._adding(found(*arguments, **named))
 
         return made
 
@@ -48,11 +49,11 @@ class TellingChannel:
         """Close it."""
         await self._channel.close()
 
-    def _telling(self, begin: Callable[..., Any]) -> Callable[..., Any]:
+    def _adding(self, begin: Callable[..., Any]) -> Callable[..., Any]:
         def call(*arguments: Any, metadata: Pairs | None = None, **named: Any) -> Any:
-            told = self._metadata()
-            if told:
-                metadata = (*(metadata or ()), *told)
+            added = self._metadata()
+            if added:
+                metadata = (*(metadata or ()), *added)
             return begin(*arguments, metadata=metadata, **named)
 
         return call
