@@ -14,7 +14,7 @@ from typing import Final
 from google.rpc.code_pb2 import Code
 from grpc import StatusCode
 
-from ariane.common.v1 import reason_options_pb2 as said
+from ariane.common.v1 import reason_options_pb2 as option_pb
 from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane_servicekit.error_row import REASON_PREFIX, ErrorRow
 
@@ -175,11 +175,11 @@ def _row(reason: ErrorReason.ValueType) -> ErrorRow:
     name, options = value.name.removeprefix(REASON_PREFIX), value.GetOptions().Extensions
     return ErrorRow(
         reason,
-        StatusCode[Code.Name(options[said.code])],
+        StatusCode[Code.Name(options[option_pb.code])],
         _HINTS[name],
-        retriable=options[said.retriable],
-        outcome_unknown=options[said.outcome_unknown],
-        retry_after_ms=options[said.retry_after_ms] or None,
+        retriable=options[option_pb.retriable],
+        outcome_unknown=options[option_pb.outcome_unknown],
+        retry_after_ms=options[option_pb.retry_after_ms] or None,
         field=_FIELDS.get(name, ""),
     )
 

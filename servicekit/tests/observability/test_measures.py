@@ -103,7 +103,7 @@ async def page():
     calls = CallMetrics(is_read=True)
     calls.end(0.0, "/a.Service/Call", grpc.StatusCode.OK)
     measures.add(calls.histogram)
-    served.tell(measures)
+    served.serve(measures)
     yield served, measures
     await asyncio.to_thread(telemetry.close)
     await asyncio.to_thread(served.close)

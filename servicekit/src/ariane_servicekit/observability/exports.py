@@ -91,11 +91,11 @@ class Exports:
         self._page = MetricsPage(self._listen, self._registry, shown)
         self.address = self._page.address
 
-    def tell(self, measures: Measures) -> None:
-        """Let the page for Prometheus have these values, and the collector the histograms."""
+    def serve(self, measures: Measures) -> None:
+        """Serve these values on the page for Prometheus, and their histograms to the collector."""
         self._measures = measures
         if self._page is not None:
-            self._page.tell(measures)
+            self._page.serve(measures)
 
     def close(self) -> None:
         """Stop serving the page."""

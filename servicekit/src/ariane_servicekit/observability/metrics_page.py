@@ -69,7 +69,7 @@ class MetricsPage:
         self._thread = Thread(target=self._server.serve_forever, name="metrics-page", daemon=True)
         self._thread.start()
 
-    def tell(self, measures: Measures) -> None:
+    def serve(self, measures: Measures) -> None:
         """Serve these values, too."""
         self._measures = measures
 

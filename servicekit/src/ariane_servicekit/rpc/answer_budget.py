@@ -104,12 +104,12 @@ class AnswerBudget:
         for peer in list(self._waiting):
             queue = self._waiting[peer]
             while queue:
-                lease, wanted, told = queue[0]
+                lease, wanted, waiting = queue[0]
                 granted = self.grant(lease, wanted)
                 if not granted:
                     break
                 queue.popleft()
-                told.set_result(granted)
+                waiting.set_result(granted)
             if queue:
                 # Next time other callers are first.
                 self._waiting[peer] = self._waiting.pop(peer)

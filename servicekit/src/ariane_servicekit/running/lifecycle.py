@@ -274,7 +274,7 @@ class _Life:
         if self._exports.readers:
             self._measures = Measures(self._telemetry.meter("ariane"))
             self._measures.add(self._call_metrics.histogram)
-            self._exports.tell(self._measures)
+            self._exports.serve(self._measures)
         service = self._service
         front = service.front_context if isinstance(service, Fronted) else None
         address = self.address = bind(

@@ -27,7 +27,7 @@ class Process:
         self.keeper.begin(self.keeper.read())
 
     def told(self, rules):
-        self.keeper.heard()
+        self.keeper.confirm()
         taken = self.keeper.take(rules)
         if taken:
             self.keeper.save(rules)
@@ -65,13 +65,13 @@ def test_rules_survive_a_restart_and_expire_without_admin(clock, path):
     process = Process(clock, path)
     assert process.allows()
     clock.advance(23 * HOUR_S)
-    process.keeper.look()
+    process.keeper.check_age()
     assert process.allows()
     clock.advance(2 * HOUR_S)
-    process.keeper.look()
+    process.keeper.check_age()
     assert not process.allows()
     assert process.allows(ROOT)
-    process.keeper.heard()
+    process.keeper.confirm()
     assert process.allows()
 
 
@@ -79,13 +79,13 @@ def test_a_restart_makes_no_rules_younger(clock, path):
     process = Process(clock, path)
     process.told(rules_of(1, "anna: allow GET topic t"))
     clock.advance(10 * HOUR_S)
-    process.keeper.heard()
-    process.keeper.look()
+    process.keeper.confirm()
+    process.keeper.check_age()
     clock.advance(20 * HOUR_S)
     again = Process(clock, path)
     assert again.allows()
     clock.advance(5 * HOUR_S)
-    again.keeper.look()
+    again.keeper.check_age()
     assert not again.allows()
     assert not Process(clock, path).allows()
 

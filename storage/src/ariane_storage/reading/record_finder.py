@@ -100,8 +100,8 @@ class RecordFinder:
         if front is None:
             raise RecordNotFound(commit_log_offset)
         size, magic = _unpack_front(front)
-        said_offset = _unpack_long(front, _POSITION_START)[0]
-        if magic not in (MAGIC_V1, MAGIC_V2) or said_offset != commit_log_offset:
+        own_offset = _unpack_long(front, _POSITION_START)[0]
+        if magic not in (MAGIC_V1, MAGIC_V2) or own_offset != commit_log_offset:
             raise RecordNotFound(commit_log_offset)
         segment = parts.log.segment_at(commit_log_offset)
         position = commit_log_offset - (segment.start if segment is not None else 0)

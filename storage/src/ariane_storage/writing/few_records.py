@@ -201,14 +201,14 @@ def _are_records_sound(  # noqa: PLR0917 - one row of a table.
     for size in sizes:
         end = begin + size
         header = _unpack_header(records, begin)
-        said_size, said_magic, body_crc, flag, born_ms, attempts, half_offset, body_length = header
+        own_size, own_magic, body_crc, flag, born_ms, attempts, half_offset, body_length = header
         body = begin + HEADER_BYTES
         body_end = body + body_length
         properties_start = body_end + width
         length = end - properties_start
         if (
-            said_size != size
-            or said_magic != magic
+            own_size != size
+            or own_magic != magic
             or flag & ~ALLOWED_FLAGS
             or born_ms < 0
             or ((attempts or half_offset) and not forwarded)

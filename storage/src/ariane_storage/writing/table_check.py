@@ -298,8 +298,8 @@ def _check_lengths(  # noqa: PLR0917 - the places of one table.
             require(texts == np.frombuffer(topics[0], texts.dtype), _TOPIC_DIFFERS)
     else:
         _check_topics(table, topic_starts, widths, topics)
-    said = FieldColumn(table.records, ">u2", topic_ends, 0).get()
-    require(said == found, _LENGTHS_WRONG)
+    stated = FieldColumn(table.records, ">u2", topic_ends, 0).get()
+    require(stated == found, _LENGTHS_WRONG)
     require(found <= PROPERTIES_BYTES_MAX, "properties larger than the format can say")
     same = int(found[0])
     return same if bool((found == same).all()) else found
@@ -323,8 +323,8 @@ def _even_lengths(  # noqa: PLR0917 - the places of one table.
     if min(first, later) < 0 or max(first, later) > PROPERTIES_BYTES_MAX:
         return None
     shape = FieldColumn(records, f"V{width}", starts + place, stride).get().tobytes()
-    said = [topic + length.to_bytes(_LENGTH_BYTES, "big") for length in (first, later)]
-    if shape != said[0] + said[1] * (len(starts) - 1):
+    expected = [topic + length.to_bytes(_LENGTH_BYTES, "big") for length in (first, later)]
+    if shape != expected[0] + expected[1] * (len(starts) - 1):
         return None
     if first == later:
         return later

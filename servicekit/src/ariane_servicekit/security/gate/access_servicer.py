@@ -52,7 +52,7 @@ class AccessServicer(AccessServiceServicer):
         gathered = AccessRules()
         size_bytes = 0
         async for request in _until(self._closed, request_iterator):
-            self._keeper.heard()
+            self._keeper.confirm()
             if not request.HasField("part"):
                 continue
             size_bytes += request.ByteSize()

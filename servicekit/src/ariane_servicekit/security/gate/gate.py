@@ -100,7 +100,7 @@ class Gate:
         """Treat calls otherwise from now on."""
         self.mode = mode
         _log.warning("access_changed", access=mode.value)
-        self._tell()
+        self._notify_watchers()
 
     def change_rules(self, stated: Any) -> None:
         """Judge by other rules from now on.
@@ -112,7 +112,7 @@ class Gate:
         self.quotas.change(stated.quotas)
         self._holds = True
         _log.info("access_rules_changed", version=self._book.version)
-        self._tell()
+        self._notify_watchers()
 
     def change_holding(self, *, holds: bool) -> None:
         """Say whether the rules still hold.
@@ -122,7 +122,7 @@ class Gate:
         if holds != self._holds:
             self._holds = holds
             _log.warning("access_rules_hold" if holds else "access_rules_expired")
-            self._tell()
+            self._notify_watchers()
 
     def admit(self, call: Call, rule: MethodRule) -> None:
         """Let a call's caller come in, before its request is read.
@@ -169,7 +169,7 @@ class Gate:
             return
         if not self._reads_own_replies(call, caller, rights, rule, request):
             for need in rule.needs:
-                self._ask(call, caller, rights, need, request)
+                self._check(call, caller, rights, need, request)
         for client_id in () if rule.own_client is None else rule.own_client(request):
             self.check_own(call, self.client_caller(client_id))
 
@@ -188,7 +188,7 @@ class Gate:
         if not self._reply_readers.admits(caller.name, replies.client_id):
             return False
         for use in _uses_of_replies(replies, caller.name):
-            self._ask_one(call, caller, rights, use)
+            self._check_one(call, caller, rights, use)
         return True
 
     def require(self, call: Call, action: int, resource: int, name: str) -> None:
@@ -204,7 +204,7 @@ class Gate:
             return
         rights = self._judge_of(caller)
         if rights is not None:
-            self._ask_one(call, caller, rights, Use(caller.name, action, resource, name))
+            self._check_one(call, caller, rights, Use(caller.name, action, resource, name))
 
     def require_some(self, call: Call, action: int, resource: int) -> None:
         """Ask for a right on whatever name, where an admitted call names none.
@@ -228,7 +228,7 @@ class Gate:
         """
         caller = call.caller
         if call.is_judged and caller.scope is not None:
-            self._ask_one(call, caller, caller.scope, Use(caller.name, action, resource, name))
+            self._check_one(call, caller, caller.scope, Use(caller.name, action, resource, name))
 
     def allows(self, caller: Caller | None, action: int, resource: int, name: str) -> bool:
         """Whether a user may do something now; nothing is counted. True unless closed."""
@@ -331,7 +331,7 @@ class Gate:
         rights = self._judge_of(caller) if caller.kind is CallerKind.USER else None
         if rights is not None:
             for use in uses:
-                self._ask_one(call, caller, rights, use._replace(user=caller.name))
+                self._check_one(call, caller, rights, use._replace(user=caller.name))
 
     def uses_of(self, rule: MethodRule, request: Any) -> Iterable[Use]:
         """Yield what a request uses, for ``still_allows``."""
@@ -368,7 +368,7 @@ class Gate:
             return False
         return key.ends_ms == 0 or self._now_ms() < key.ends_ms
 
-    def _tell(self) -> None:
+    def _notify_watchers(self) -> None:
         for changed in self._watchers:
             changed()
 
@@ -401,13 +401,15 @@ class Gate:
             return None
         return self._book.rights_of(caller)
 
-    def _ask(self, call: Call, caller: Caller, rights: Judge, need: Need, request: Any) -> None:
+    def _check(self, call: Call, caller: Caller, rights: Judge, need: Need, request: Any) -> None:
         for name in _names_of(need, request):
             if self.mode is AccessMode.CLOSED and rights.allows(need.action, need.resource, name):
                 continue
-            self._ask_one(call, caller, rights, Use(caller.name, need.action, need.resource, name))
+            self._check_one(
+                call, caller, rights, Use(caller.name, need.action, need.resource, name)
+            )
 
-    def _ask_one(self, call: Call, caller: Caller, rights: Judge, use: Use) -> None:
+    def _check_one(self, call: Call, caller: Caller, rights: Judge, use: Use) -> None:
         allowed = rights.allows(use.action, use.resource, use.name)
         if not allowed or self.mode is AccessMode.LEARN:
             self.ledger.used(use, refused=not allowed)
@@ -422,8 +424,8 @@ class Gate:
         self._log.refused(call, self.mode, use, cause, entry)
         if self.mode is not AccessMode.CLOSED:
             return
-        told: dict[str, object] = {} if use is None else _told(use)
-        raise ServiceError(ErrorReason.ERROR_REASON_ACCESS_DENIED, cause, told)
+        facts: dict[str, object] = {} if use is None else _facts_of(use)
+        raise ServiceError(ErrorReason.ERROR_REASON_ACCESS_DENIED, cause, facts)
 
     def _refuse_unknown(self, call: Call, cause: str) -> None:
         self._log.refused(call, self.mode, None, cause)
@@ -455,7 +457,7 @@ def _names_of(need: Need, request: Any) -> Iterable[str]:
     return [name for name in names if name] if need.optional else names
 
 
-def _told(use: Use) -> dict[str, object]:
+def _facts_of(use: Use) -> dict[str, object]:
     return {
         "action": action_word(use.action),
         "resource": resource_word(use.resource),

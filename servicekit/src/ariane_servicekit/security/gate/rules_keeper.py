@@ -50,7 +50,7 @@ class RulesKeeper:
         self._path = path
         self._clock = clock
         self._hold_ms_max = int(hold_s_max * 1000)
-        self._heard_ms = self._noted_ms = clock.now_ms()
+        self._confirmed_ms = self._noted_ms = clock.now_ms()
 
     @property
     def version(self) -> int:
@@ -77,9 +77,9 @@ class RulesKeeper:
     def begin(self, kept: KeptRules | None) -> None:
         """Act on what was read at the start."""
         if kept is not None:
-            self._heard_ms = self._noted_ms = min(kept.noted_ms, self._clock.now_ms())
+            self._confirmed_ms = self._noted_ms = min(kept.noted_ms, self._clock.now_ms())
             self._gate.change_rules(kept.rules)
-            self.look()
+            self.check_age()
 
     def take(self, rules: AccessRules) -> bool:
         """Act on new rules; return whether they are newer than those that hold."""
@@ -104,32 +104,32 @@ class RulesKeeper:
         except OSError as error:
             _log.error("access_rules_unsaved", path=str(self._path), cause=str(error))
 
-    def heard(self) -> None:
-        """Admin has said that the rules hold."""
-        self._heard_ms = self._clock.now_ms()
+    def confirm(self) -> None:
+        """Note that admin has confirmed that the rules hold."""
+        self._confirmed_ms = self._clock.now_ms()
         self._gate.change_holding(holds=True)
 
     async def turn(self) -> None:
-        """Look at the age of the rules, in a loop."""
-        self.look()
+        """Check the age of the rules, in a loop."""
+        self.check_age()
 
-    def look(self) -> None:
-        """Let rules expire, and note on disk when they were last heard of."""
+    def check_age(self) -> None:
+        """Let rules expire, and note on disk when admin last confirmed them."""
         if self._gate.version == 0:
             return
-        age_ms = self._clock.now_ms() - self._heard_ms
+        age_ms = self._clock.now_ms() - self._confirmed_ms
         self._gate.change_holding(holds=age_ms <= self._hold_ms_max)
-        if self._path is not None and self._heard_ms - self._noted_ms >= _NOTED_MS:
+        if self._path is not None and self._confirmed_ms - self._noted_ms >= _NOTED_MS:
             try:
                 self._note()
             except OSError as error:
                 _log.warning("access_rules_unnoted", path=str(self._path), cause=str(error))
 
     def _note(self) -> None:
-        """Note on disk when the rules were last heard of."""
+        """Note on disk when the rules were last confirmed."""
         if self._path is not None:
-            self._noted_ms = self._heard_ms
-            os.utime(self._path, (self._heard_ms / 1000, self._heard_ms / 1000))
+            self._noted_ms = self._confirmed_ms
+            os.utime(self._path, (self._confirmed_ms / 1000, self._confirmed_ms / 1000))
 
 
 def _decoded(content: bytes) -> AccessRules:
