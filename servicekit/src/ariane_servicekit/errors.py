@@ -38,13 +38,6 @@ class ServiceError(ServicekitError):
     """A public error: a row of the error table with a text and the values that the text names.
 
     Text beyond the size of a trailer is cut: it may repeat what the caller sent.
-
-    Attributes:
-        reason: Why, a value of ``ariane.common.v1.ErrorReason``.
-        message: One English sentence for the developer at the other end.
-        metadata: Every dynamic value of the message by name; becomes ``ErrorInfo.metadata``.
-        retry_after_ms: The wait that RetryInfo asks for. None: as the table says.
-        field: The request field that BadRequest names. Empty: as the table says.
     """
 
     def __init__(
@@ -57,14 +50,19 @@ class ServiceError(ServicekitError):
         field: str = "",
     ) -> None:
         self.message = _cut(message, MESSAGE_BYTES_MAX)
+        """One English sentence for the developer at the other end."""
         super().__init__(self.message)
         self.reason = reason
+        """Why, a value of ``ariane.common.v1.ErrorReason``."""
         self.metadata = {
             name: _cut(str(value), VALUE_BYTES_MAX) for name, value in metadata.items()
         }
+        """Every dynamic value of the message by name; becomes ``ErrorInfo.metadata``."""
         row = ERROR_TABLE[reason]
         self.retry_after_ms = row.retry_after_ms if retry_after_ms is None else retry_after_ms
+        """The wait that RetryInfo asks for. None: as the table says."""
         self.field = field or self.metadata.get("field", "") or row.field
+        """The request field that BadRequest names. Empty: as the table says."""
 
     @property
     def row(self) -> ErrorRow:

@@ -15,11 +15,7 @@ _DAYS: Final = 30
 
 
 class LocalCertificates:
-    """Of one cluster, in a folder as ``ariane tls`` keeps it.
-
-    Attributes:
-        folder: The folder.
-    """
+    """The certificates of a cluster on this machine, in a folder as ``ariane tls`` keeps it."""
 
     def __init__(self, path: Path, cluster: str, super_users: Sequence[str] = ()) -> None:
         """Make the authorities.
@@ -32,6 +28,7 @@ class LocalCertificates:
         """
         self._cluster = cluster
         self.folder = CertificateFolder(path)
+        """The folder of certificates and keys."""
         self.folder.make_authorities(cluster)
         closed = ("--access", "closed", "--super-users", ",".join(super_users))
         self._access = closed if super_users else ()

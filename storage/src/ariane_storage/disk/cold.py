@@ -22,13 +22,10 @@ ResultT = TypeVar("ResultT")
 
 
 class _InMemory(threading.local):
-    """Whether this thread takes only what is in memory; a context in which it does.
-
-    Attributes:
-        only: Whether it does now.
-    """
+    """Whether this thread takes only what is in memory; a context in which it does."""
 
     only = False
+    """Whether it does now."""
 
     def __enter__(self) -> None:
         self.only = True

@@ -64,15 +64,16 @@ def index_file_bytes(slots: int, items: int) -> int:
 
 
 class IndexFile:
-    """One index file.
+    """One index file."""
 
-    Attributes:
-        path: The file.
-        begin_timestamp: Store timestamp of its first item, in milliseconds.
-        end_timestamp: Store timestamp of its last item.
-        begin_offset: Commit-log offset of its first item.
-        end_offset: Commit-log offset of its last item.
-    """
+    begin_timestamp: int
+    """Store timestamp of its first item, in milliseconds since the epoch."""
+    end_timestamp: int
+    """The same of its last item."""
+    begin_offset: int
+    """Commit-log offset of its first item."""
+    end_offset: int
+    """Commit-log offset of its last item."""
 
     def __init__(
         self, disk: Disk, path: Path, *, slots: int, items: int, writable: bool = True
@@ -84,6 +85,7 @@ class IndexFile:
             BytesUnreadable: The disk cannot read its header.
         """
         self.path = path
+        """The file."""
         self._file = disk.open(path, writable=writable)
         length = self._file.size()
         if length != index_file_bytes(slots, items):

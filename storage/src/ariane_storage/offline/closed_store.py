@@ -31,25 +31,7 @@ _NO_END = 1 << 62
 
 
 class ClosedStore:
-    """A store that no process has open, for inspection.
-
-    Attributes:
-        disk: The disk with the store.
-        files: Paths in it.
-        config: Settings with the sizes of its files.
-        log: Its commit log.
-        foreign_segments: First bytes, by name, of files with a segment's name that are no segments
-            of it.
-        queues: Its consume queues, as far as their files have entries.
-        index: Its index.
-        index_fault: Why the index cannot be read; empty if it can.
-        index_fault_path: The unreadable index file, relative to the store's folder.
-        crashed: Whether its last run ended without a stop.
-        checkpoint: The newest valid checkpoint, or None.
-        deleted_topics: Offsets below which records of topics are deleted; empty if unreadable.
-        quarantine: The known damaged ranges.
-        unreadable: Places of consume queues and index that the disk could not read.
-    """
+    """A store that no process has open, for inspection."""
 
     def __init__(self, root: Path, disk: Disk) -> None:
         """Look at a store.
@@ -60,11 +42,16 @@ class ClosedStore:
             StateFileDamaged: The file with its sizes cannot be read.
         """
         self.disk = disk
+        """The disk with the store."""
         self.files = StoreFiles(disk.real_path(root))
+        """Paths in it."""
         self._lock = visit_store(disk, self.files)
         self.config = find_layout(disk, self.files).configure(StoreConfig())
+        """Settings with the sizes of its files."""
         self.crashed = disk.size_of(self.files.abort) is not None
+        """Whether its last run ended without a stop."""
         self.checkpoint = CheckpointFile(disk, self.files.checkpoint).load()
+        """The newest valid checkpoint, or None."""
         found = find_segments(
             disk,
             self.files.commit_log,
@@ -73,6 +60,7 @@ class ClosedStore:
             crashed=self.crashed,
         )
         self.foreign_segments = found.foreign
+        """First bytes, by name, of files with a segment's name that are no segments of it."""
         self.log = CommitLog(
             disk,
             self.files.commit_log,
@@ -80,7 +68,9 @@ class ClosedStore:
             segment_bytes=self.config.segment_bytes,
             writable=False,
         )
+        """Its commit log."""
         self.unreadable = UnreadablePlaces()
+        """Places of consume queues and index that the disk could not read."""
         self.queues = QueueTable(
             disk,
             self.files.consume_queues,
@@ -89,6 +79,7 @@ class ClosedStore:
             writable=False,
             unreadable=self.unreadable,
         )
+        """Its consume queues, as far as their files have entries."""
         self.queues.load(_NO_END, keep_rest=True)
         self.index = Index(
             disk,
@@ -99,13 +90,19 @@ class ClosedStore:
             writable=False,
             unreadable=self.unreadable,
         )
+        """Its index."""
         self.deleted_topics = DeletedTopics(disk, self.files.deleted_topics)
+        """Offsets below which records of topics are deleted; empty if unreadable."""
         with suppress(StateFileDamaged, IsADirectoryError):
             self.deleted_topics.load(self.log.min_offset)
         self.quarantine = Quarantine(disk, self.files.quarantine)
+        """The known damaged ranges."""
         with suppress(IsADirectoryError):
             self.quarantine.load()
-        self.index_fault = self.index_fault_path = ""
+        self.index_fault = ""
+        """Why the index cannot be read; empty if it can."""
+        self.index_fault_path = ""
+        """The unreadable index file, relative to the store's folder."""
         try:
             self.index.load()
         except StoreFormatError as error:

@@ -36,17 +36,15 @@ class ClientCall(Stream):
     """One call.
 
     The state of a call that has not been given to a connection, too: it may wait for one.
-
-    Attributes:
-        deadline_s: By the loop's clock.
-        code: None while the call is not over.
     """
 
     connection: ClientConnection
     deadline_s: float | None = None
+    """By the loop's clock; None without one."""
     wait_for_ready = False
     compression = "identity"
     code_: StatusCode | None = None
+    """None while the call is not over."""
     details_ = ""
     head: ResponseHead | None = None
     trailing: Pairs = ()

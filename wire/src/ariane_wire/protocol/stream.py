@@ -39,27 +39,22 @@ class Stream:
     """The state that both ends keep; subclasses are the calls.
 
     The defaults stand in the class, because most calls never change them.
-
-    Attributes:
-        whole_max: The longest message that is taken in one go, if a frame is just that; -1 once the
-            stream needs a closer look.
-        window: What the peer may have sent when ``taken`` was last set back.
-        taken: Octets that came since we last opened the stream's window.
-        unread: Octets of whole messages that nobody has read; they do not open the window.
-        grant_at: When ``taken`` has come so far, the window is looked at.
-        pending: What waits to be sent, in pieces.
-        ends_after_pending: Whether the last piece ends our half.
-        trailers: The header block that ends our half once ``pending`` has left.
     """
 
     connection: Connection[Any]
     stream_id: int
     send_window: int
     whole_max: int
+    """The longest message that is taken in one go, if a frame is just that; -1 once the stream
+    needs a closer look."""
     grant_at: int
+    """When ``taken`` has come so far, the window is looked at."""
     window: int
+    """What the peer may have sent when ``taken`` was last set back."""
     taken = 0
+    """Octets that came since we last opened the stream's window."""
     unread = 0
+    """Octets of whole messages that nobody has read; they do not open the window."""
     assembly: Assembly | None = None
     length_left: int | None = None
     is_local_closed = False
@@ -67,9 +62,12 @@ class Stream:
     is_queued = False
     is_gone = False
     pending: deque[bytes | memoryview] = _NOTHING
+    """What waits to be sent, in pieces."""
     pending_octets = 0
     ends_after_pending = False
+    """Whether the last piece ends our half."""
     trailers: bytes | None = None
+    """The header block that ends our half once ``pending`` has left."""
     sent_waiter: Waiter | None = None
 
     def attach(self, connection: Connection[Any], stream_id: int) -> None:

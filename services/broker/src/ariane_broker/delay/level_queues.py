@@ -63,16 +63,12 @@ class Bound(NamedTuple):
 
 
 class LevelQueues:
-    """The queues of all levels, and how far each is delivered.
-
-    Attributes:
-        name: Name of this state in the process's log.
-        change_count: Grows with every change.
-        matters_since_ms: None: any record of the log may matter.
-    """
+    """The queues of all levels, and how far each is delivered."""
 
     name: Final = "delay levels"
+    """Name of this state in the process's log."""
     matters_since_ms: Final = None
+    """None: any record of the log may matter."""
 
     def __init__(
         self, store: Store, *, levels_ms: tuple[int, ...], now_ms: Callable[[], int]
@@ -88,6 +84,7 @@ class LevelQueues:
         self._is_of_rocketmq = False
         self._last_stored_ms = 0
         self.change_count = 0
+        """Grows with every change."""
         self.clear()
 
     def due(self, level: int, count: int) -> ParkedRows:
