@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ariane_broker.append.append import AppendRecords
-from ariane_broker.append.rows import MoreOfRow, Rows
+from ariane_broker.append.rows import Rows, RowTerms
 from ariane_broker.append.topics_for_send import TopicsForSend
 from ariane_broker.errors.public_errors import flush_unconfirmed
 from ariane_broker.errors.store_errors import STORAGE_RULES
@@ -106,16 +106,16 @@ def batch(*bodies, queue_id=0, demand=None):
     encoder = BlockEncoder("orders", size_bytes_max=1 << 20)
     for body in bodies or (b"a",):
         encoder.add(body, born_timestamp_ms=1)
-    more = demand and MoreOfRow(demand=demand)
-    return Rows.one(encoder.finish(), queue_id, more=more)
+    terms = demand and RowTerms(demand=demand)
+    return Rows.one(encoder.finish(), queue_id, terms=terms)
 
 
 def together(*rows):
     """Rows in one table."""
     table = RecordTable.joined([row.table for row in rows])
     queue_ids = [row.queue_ids[0] for row in rows]
-    more = [row.more_of(0) for row in rows] if any(row.more for row in rows) else None
-    return Rows(table.topics, queue_ids, table, [None] * len(rows), more)
+    terms = [row.terms_of(0) for row in rows] if any(row.terms for row in rows) else None
+    return Rows(table.topics, queue_ids, table, [None] * len(rows), terms)
 
 
 async def test_a_call_waits_once_for_all_its_batches(append_records, parts):

@@ -44,7 +44,7 @@ def table_of(count):
 def seen(row):
     table = row.table
     if table is None:
-        return (row.topics, [str(more.refusal) for more in row.more])
+        return (row.topics, [str(terms.refusal) for terms in row.terms])
     columns = (bytes(table.records), table.sizes.tobytes(), table.key_counts.tobytes(), table.crc32)
     return (row.topics, row.queue_ids, row.sequences, columns)
 
@@ -134,6 +134,6 @@ def test_fields_without_end_are_left_to_protocol_buffers(first, many, last, monk
 def test_a_demand_that_makes_no_sense_names_its_field(senseless):
     row = replace(wire("orders", 0, [b"x"]), **senseless)
     rows = append_request(rows_request([row]).SerializeToString()).rows
-    refusal = rows.more_of(0).refusal
+    refusal = rows.terms_of(0).refusal
     assert refusal.reason == ErrorReason.ERROR_REASON_FIELD_INVALID
     assert refusal.metadata["field"] == next(iter(senseless))

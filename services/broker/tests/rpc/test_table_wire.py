@@ -59,7 +59,7 @@ def said(rows):
             row.topics[0],
             row.queue_ids[0],
             row.sequences[0],
-            str(row.more_of(0).refusal),
+            str(row.terms_of(0).refusal),
             row.table and (bytes(row.table.records), row.table.crc32),
             row.table and [column.tolist() for column in columns_of(row.table)],
         )

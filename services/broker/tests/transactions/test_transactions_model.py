@@ -20,7 +20,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from ariane_broker.append.rows import MoreOfRow, Rows
+from ariane_broker.append.rows import Rows, RowTerms
 from ariane_broker.topics.topic_table import TopicConfig
 from ariane_broker.transactions.ending import EndRequest, TransactionEnds
 from ariane_broker.transactions.half_list import HalfList
@@ -66,7 +66,7 @@ def end_request(transaction_id, outcome):
 def half_row(transaction_id):
     encoder = BlockEncoder("orders", size_bytes_max=BYTES_MAX)
     encoder.add(transaction_id.encode(), unique_id=transaction_id, born_timestamp_ms=0)
-    return Rows.one(encoder.finish(), 1, more=MoreOfRow(half_of="pay"))
+    return Rows.one(encoder.finish(), 1, terms=RowTerms(half_group="pay"))
 
 
 def result_of(outcomes):

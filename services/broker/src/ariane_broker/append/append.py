@@ -1,8 +1,8 @@
 r"""Appends of producers: tables of records and plain messages end here.
 
 A table is appended as a whole in one turn of the loop; then the call waits once for the broker's
-promise. If one row of it is refused, was stored before, or says more than its records, each row
-goes alone, so that none affects another::
+promise. If one row of it is refused, was stored before, or asks for more than to be appended, each
+row goes alone, so that none affects another::
 
     table --> all rows at once ---------------------------------------------> one outcome
                  \_ a fault, a repeat, a delay, a demand, a half message --> row by row
@@ -169,7 +169,7 @@ class AppendRecords:
                 self._append_rows(row, born_host, outcomes)
         places: dict[Demand | None, list[int]] = {}
         for place, row in enumerate(each):
-            places.setdefault(row.more_of(0).demand, []).append(place)
+            places.setdefault(row.terms_of(0).demand, []).append(place)
 
         async def acknowledge(demand: Demand | None, places: Sequence[int]) -> None:
             stored = [outcomes[place] for place in places]
@@ -242,7 +242,7 @@ class AppendRecords:
             StorageError: One is refused, or all are.
         """
         table = rows.table
-        if table is None or rows.more is not None or table.count >= _LONG_ROW * len(rows):
+        if table is None or rows.terms is not None or table.count >= _LONG_ROW * len(rows):
             raise _RowByRow
         queues = rows.queues()
         streams = self._sequences.find_next(queues, rows.sequences)
@@ -257,12 +257,12 @@ class AppendRecords:
             ServiceError: It is refused.
             StorageError: Likewise.
         """
-        table, more, (sequence,) = _table_of(row), row.more_of(0), row.sequences
+        table, terms, (sequence,) = _table_of(row), row.terms_of(0), row.sequences
         queues = row.queues()
         parked = None
-        if more.delay is not None:
+        if terms.delay is not None:
             _check_sequence(table, sequence)
-            parked = self._parking.park(table, queues[0], more.delay, sequence)
+            parked = self._parking.park(table, queues[0], terms.delay, sequence)
         # First of all: what is stored stays stored, even if its topic has changed.
         streams = self._sequences.find_next(queues, row.sequences)
         if streams is None and sequence is not None:
@@ -289,8 +289,8 @@ class AppendRecords:
         check_sizes(table, self._body_bytes_max)
         check_types_of_rows(table, configs)
         self._check_quotas(rows)
-        if rows.more is not None and rows.more[0].demand is not None:
-            self._log.promises.check(rows.more[0].demand)
+        if rows.terms is not None and rows.terms[0].demand is not None:
+            self._log.promises.check(rows.terms[0].demand)
         if parked is not None:
             appended = self._log.append_rows(parked.block, [parked.queue], born_host, streams)
         else:
@@ -354,7 +354,7 @@ class AppendRecords:
         """Why a row cannot be a half message; None if it can."""
         try:
             table = _table_of(row)
-            if row.more_of(0).delay is not None:
+            if row.terms_of(0).delay is not None:
                 raise message_illegal(0, "a half message cannot be delayed")
             if row.sequences[0] is not None or table.count != 1:
                 raise message_illegal(0, "a half message is one record in no stream")
@@ -367,7 +367,7 @@ class AppendRecords:
 
 
 def _is_half(row: Rows) -> bool:
-    return row.more_of(0).half_of is not None
+    return row.terms_of(0).half_group is not None
 
 
 def _table_of(row: Rows) -> RecordTable:
@@ -376,7 +376,7 @@ def _table_of(row: Rows) -> RecordTable:
     Raises:
         ServiceError: Why it has none.
     """
-    refusal = row.more_of(0).refusal
+    refusal = row.terms_of(0).refusal
     if row.table is None or refusal is not None:
         raise refusal or block_corrupted(-1, "its columns make no sense")
     return row.table

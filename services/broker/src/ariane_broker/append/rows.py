@@ -1,4 +1,4 @@
-"""The rows of a request: a table of records, and what each row says beside its records."""
+"""The rows of a request: a table of records, and what rows ask for beside being appended."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from ariane_record.checksums.checksum import crc32
 from ariane_servicekit.errors import ServiceError
 
 
-class MoreOfRow(NamedTuple):
-    """What few rows say."""
+class RowTerms(NamedTuple):
+    """What a row asks for beside being appended; most rows ask for nothing."""
 
     delay: Delay | None = None
     """When the row is to be delivered; None for at once."""
     demand: Demand | None = None
     """The level to reach, where that is more than the broker's own; or None."""
-    half_of: str | None = None
+    half_group: str | None = None
     """The producer group of a half message; None for other rows."""
     refusal: ServiceError | None = None
     """Why the row cannot be appended."""
 
 
-NOTHING_MORE: Final = MoreOfRow()
+NO_TERMS: Final = RowTerms()
 _as_queue: Final[Callable[[tuple[str, int]], QueueKey]] = partial(tuple.__new__, QueueKey)
 
 
@@ -46,8 +46,8 @@ class Rows:
     """The records; None if the columns of the request were wrong."""
     sequences: Sequence[ProducerSequence | None]
     """Each row's place in its producer's stream; None: every arrival is stored."""
-    more: Sequence[MoreOfRow] | None = None
-    """What rows say besides; None if they say nothing more."""
+    terms: Sequence[RowTerms] | None = None
+    """What each asks for besides; None if none of them does."""
     is_plain: bool = False
     """Whether the broker has encoded the records, and filled in missing fields."""
 
@@ -57,20 +57,20 @@ class Rows:
         table: RecordTable,
         queue_id: int,
         sequence: ProducerSequence | None = None,
-        more: MoreOfRow | None = None,
+        terms: RowTerms | None = None,
         *,
         is_plain: bool = False,
     ) -> Rows:
         """A row alone."""
-        more_of_rows = None if more is None else (more,)
-        return cls(table.topics, (queue_id,), table, (sequence,), more_of_rows, is_plain=is_plain)
+        terms_of_rows = None if terms is None else (terms,)
+        return cls(table.topics, (queue_id,), table, (sequence,), terms_of_rows, is_plain=is_plain)
 
     @classmethod
     def refused(cls, topics: Sequence[str], error: ServiceError) -> Rows:
         """Rows without records."""
         count = len(topics)
-        more = (MoreOfRow(refusal=error),) * count
-        return cls(topics, (0,) * count, None, (None,) * count, more)
+        terms = (RowTerms(refusal=error),) * count
+        return cls(topics, (0,) * count, None, (None,) * count, terms)
 
     def __len__(self) -> int:
         return len(self.topics)
@@ -79,14 +79,14 @@ class Rows:
         """The queue of each row."""
         return list(map(_as_queue, zip(self.topics, self.queue_ids, strict=True)))
 
-    def more_of(self, row: int) -> MoreOfRow:
-        """What a row says beside its records."""
-        return NOTHING_MORE if self.more is None else self.more[row]
+    def terms_of(self, row: int) -> RowTerms:
+        """What a row asks for beside being appended."""
+        return NO_TERMS if self.terms is None else self.terms[row]
 
     @property
     def have_demands(self) -> bool:
         """Whether some must be safer than the broker's own promise."""
-        return self.more is not None and any(more.demand is not None for more in self.more)
+        return self.terms is not None and any(each.demand is not None for each in self.terms)
 
     def each(self) -> list[Rows]:
         """Each row alone."""
@@ -96,11 +96,11 @@ class Rows:
         if rule:
             return Rows.refused(self.topics, block_corrupted(-1, rule)).each()
         tables = [None] * len(self) if table is None else table.rows()
-        more = [None] * len(self) if self.more is None else [(each,) for each in self.more]
-        columns = zip(self.topics, self.queue_ids, tables, self.sequences, more, strict=True)
+        terms = [None] * len(self) if self.terms is None else [(each,) for each in self.terms]
+        columns = zip(self.topics, self.queue_ids, tables, self.sequences, terms, strict=True)
         return [
-            Rows((topic,), (queue_id,), of_row, (sequence,), more_of_row, self.is_plain)
-            for topic, queue_id, of_row, sequence, more_of_row in columns
+            Rows((topic,), (queue_id,), of_row, (sequence,), terms_of_row, self.is_plain)
+            for topic, queue_id, of_row, sequence, terms_of_row in columns
         ]
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from ariane.common.v1.message_pb2 import Message
 from ariane_broker.append.append import AppendRecords
-from ariane_broker.append.rows import MoreOfRow, Rows
+from ariane_broker.append.rows import Rows, RowTerms
 from ariane_broker.append.topics_for_send import TopicsForSend
 from ariane_broker.errors.public_errors import message_type_mismatch
 from ariane_broker.log.promise import AcknowledgedLevel, Demand
@@ -119,10 +119,10 @@ class SendMessages:
             config = await self._topics.find_or_create(topic, 0, block)
             queue_id = self._choose_queue(config, messages)
         delay = delay_of(messages)
-        more = (
-            MoreOfRow(delay, demand, half_group or None) if delay or demand or half_group else None
+        terms = (
+            RowTerms(delay, demand, half_group or None) if delay or demand or half_group else None
         )
-        row = Rows.one(block, queue_id, sequence, more, is_plain=True)
+        row = Rows.one(block, queue_id, sequence, terms, is_plain=True)
         (outcome,) = await self._batch_append.append(
             row, born_host, _trace_parents_of(messages) if self._batch_append.traces else ()
         )

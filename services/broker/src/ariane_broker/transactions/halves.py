@@ -83,8 +83,8 @@ class HalfRequest(NamedTuple):
     @classmethod
     def of(cls, row: Rows) -> Self | ServiceError:
         """The half message that is the only record of a valid row, or why it is none."""
-        more = row.more_of(0)
-        if row.table is None or more.half_of is None:
+        terms = row.terms_of(0)
+        if row.table is None or terms.half_group is None:
             raise AssertionError("only for rows with a half message")
         copy = copy_of(row.table.records, verify=False)
         properties = decode_properties(copy.properties)
@@ -93,7 +93,9 @@ class HalfRequest(NamedTuple):
             return message_illegal(0, f"property {min(reserved)!r} belongs to the system")
         if PropertyName.UNIQUE_ID not in properties:
             return message_illegal(0, "a half message needs a unique id")
-        return cls(row.topics[0], row.queue_ids[0], more.half_of, copy, properties, more.demand)
+        return cls(
+            row.topics[0], row.queue_ids[0], terms.half_group, copy, properties, terms.demand
+        )
 
     def record(self) -> RecordCopy:
         """The record in which it waits.

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ariane.broker.v1.send_service_pb2 import AppendRowResult, AppendTable, AppendTableResult
 from ariane_broker.append.outcome import Outcome
-from ariane_broker.append.rows import MoreOfRow, Rows
+from ariane_broker.append.rows import Rows, RowTerms
 from ariane_broker.delay.delay import Delay, DelayLevel, Delays, DeliveryTimes
 from ariane_broker.errors.public_errors import block_corrupted
 from ariane_broker.rpc.translation.level_wire import LEVELS, demand_of
@@ -75,7 +75,7 @@ def rows_of(table: AppendTable, records: ByteBuffer) -> Rows:
                 else None,
             ),
             _sequences_of(table, count),
-            _more_of(table, counts),
+            _terms_of(table, counts),
         )
     except ValueError as error:
         return Rows.refused(topics, block_corrupted(-1, f"its table: {error}"))
@@ -128,8 +128,8 @@ def _sequences_of(table: AppendTable, count: int) -> Sequence[ProducerSequence |
     return [each if each.first_sequence != _IN_NO_STREAM else None for each in sequences]
 
 
-def _more_of(table: AppendTable, counts: Sequence[int]) -> Sequence[MoreOfRow] | None:
-    """What rows say beside their records; None if they say nothing.
+def _terms_of(table: AppendTable, counts: Sequence[int]) -> Sequence[RowTerms] | None:
+    """What rows ask for beside being appended; None if none of them does.
 
     Raises:
         ValueError: The columns do not fit together.
@@ -150,7 +150,7 @@ def _more_of(table: AppendTable, counts: Sequence[int]) -> Sequence[MoreOfRow] |
     times_ms = column_of(times, INT64, "delivery times", edges[-1]) if times else None
     delays_ms = column_of(delays, INT64, "delays", edges[-1]) if delays else None
     return [
-        _more_of_row(
+        _terms_of_row(
             _delay_of(
                 level,
                 None if times_ms is None else times_ms[of_row],
@@ -158,19 +158,19 @@ def _more_of(table: AppendTable, counts: Sequence[int]) -> Sequence[MoreOfRow] |
             ),
             required_level,
             in_sync_min,
-            half_of or None,
+            half_group or None,
         )
-        for level, required_level, in_sync_min, half_of, of_row in columns
+        for level, required_level, in_sync_min, half_group, of_row in columns
     ]
 
 
-def _more_of_row(
-    delay: Delay | None, required_level: int, in_sync_min: int, half_of: str | None
-) -> MoreOfRow:
+def _terms_of_row(
+    delay: Delay | None, required_level: int, in_sync_min: int, half_group: str | None
+) -> RowTerms:
     try:
-        return MoreOfRow(delay, demand_of(required_level, in_sync_min), half_of)
+        return RowTerms(delay, demand_of(required_level, in_sync_min), half_group)
     except ServiceError as refusal:
-        return MoreOfRow(refusal=refusal)
+        return RowTerms(refusal=refusal)
 
 
 def _numbers(column: bytes, dtype: np.dtype[Any], name: str, count: int) -> list[int]:
