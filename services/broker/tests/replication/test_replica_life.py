@@ -41,7 +41,7 @@ async def life():
         None,
         make_standing=None,
         client=Following(),
-        stand_in=SimpleNamespace(end=nothing),
+        registration=SimpleNamespace(end=nothing),
         rpc_services=(),
         may_lack_end=None,
         open_row=nothing,
@@ -84,7 +84,7 @@ async def test_it_stands_in_routes_also_while_the_database_is_away(life):
     async def end():
         told.append("left")
 
-    life._stand_in = SimpleNamespace(begin=lambda *where: told.append(where), end=end)
+    life._registration = SimpleNamespace(begin=lambda *where: told.append(where), end=end)
     life._standing.may_follow = True
     await life._turn()
     await asyncio.sleep(0)

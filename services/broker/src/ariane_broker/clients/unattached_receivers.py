@@ -15,8 +15,8 @@ from ariane_broker.filters.expression import FilterExpression
 from ariane_record.names import retry_topic
 
 
-class Received(NamedTuple):
-    """The filter in force."""
+class FilterInForce(NamedTuple):
+    """The filter of a group and topic that all who receive must share."""
 
     client_id: str
     """Who received first with it; may be empty."""
@@ -35,16 +35,16 @@ class UnattachedReceivers:
         """A filter ends when nobody has received with it for ``silence_seconds``."""
         self._monotonic = monotonic
         self._silence_seconds = silence_seconds
-        self._received: OrderedDict[tuple[str, str], Received] = OrderedDict()
+        self._in_force: OrderedDict[tuple[str, str], FilterInForce] = OrderedDict()
         self._of_client: dict[str, set[tuple[str, str]]] = {}
 
     def differing(
         self, consumer_group: str, filters: Mapping[str, FilterExpression]
-    ) -> Iterator[tuple[str, Received]]:
+    ) -> Iterator[tuple[str, FilterInForce]]:
         """The topics in which others are in force than these filters."""
         now = self._monotonic()
         for topic in sorted(filters):
-            known = self._received.get((consumer_group, topic))
+            known = self._in_force.get((consumer_group, topic))
             if known is None or known.until < now or topic == retry_topic(consumer_group):
                 continue
             if known.expression.meaning() != filters[topic].meaning():
@@ -62,25 +62,25 @@ class UnattachedReceivers:
         until = now + hold_seconds + self._silence_seconds
         for topic, expression in filters.items():
             key = (consumer_group, topic)
-            known = self._received.get(key)
+            known = self._in_force.get(key)
             if known is None or known.until < now:
                 self._drop(key)
-                known = Received(client_id, expression, until)
+                known = FilterInForce(client_id, expression, until)
                 self._of_client.setdefault(client_id, set()).add(key)
             is_shared = known.is_shared or client_id != known.client_id
-            self._received[key] = known._replace(until=max(until, known.until), is_shared=is_shared)
-            self._received.move_to_end(key)
-        while self._received and next(iter(self._received.values())).until < now:
-            self._drop(next(iter(self._received)))
+            self._in_force[key] = known._replace(until=max(until, known.until), is_shared=is_shared)
+            self._in_force.move_to_end(key)
+        while self._in_force and next(iter(self._in_force.values())).until < now:
+            self._drop(next(iter(self._in_force)))
 
     def forget(self, client_id: str) -> None:
         """Note that a client has left: what only it wanted is not in force any more."""
         for key in list(self._of_client.get(client_id, ())):
-            if not self._received[key].is_shared:
+            if not self._in_force[key].is_shared:
                 self._drop(key)
 
     def _drop(self, key: tuple[str, str]) -> None:
-        known = self._received.pop(key, None)
+        known = self._in_force.pop(key, None)
         if known is None:
             return
         keys = self._of_client[known.client_id]

@@ -22,7 +22,7 @@ from grpc import aio
 from ariane_broker.environment import Environment
 from ariane_broker.errors.store_errors import STORAGE_RULES
 from ariane_broker.following.replica_client import ReplicaClient
-from ariane_broker.following.stand_in import StandIn
+from ariane_broker.following.replica_registration import ReplicaRegistration
 from ariane_broker.following.standing import Standing
 from ariane_broker.log.recovery_words import RecoveryProgress
 from ariane_broker.log.room import LogRoom
@@ -71,7 +71,7 @@ class ReplicaLife:
         *,
         make_standing: Callable[[str, bool], Standing],
         client: ReplicaClient,
-        stand_in: StandIn,
+        registration: ReplicaRegistration,
         rpc_services: Sequence[RpcService],
         may_lack_end: Callable[[bool], bool],
         open_row: Callable[[], Awaitable[None]],
@@ -93,7 +93,7 @@ class ReplicaLife:
         self._log = log
         self._make_standing = make_standing
         self._client = client
-        self._stand_in = stand_in
+        self._registration = registration
         self._may_lack_end = may_lack_end
         self._open_row = open_row
         self._close_row = close_row
@@ -213,7 +213,7 @@ class ReplicaLife:
         """Stop following."""
         await self._watching.stop()
         await self._stop_following()
-        await self._stand_in.end()
+        await self._registration.end()
 
     async def stop(self) -> None:
         """Stop, flush, close the store.
@@ -267,10 +267,10 @@ class ReplicaLife:
         follows = bool(self._followed[0]) and not self._trouble
         known = standing.replica_set
         if standing.has_primary or follows:
-            await self._stand_in.end()
+            await self._registration.end()
         elif known is not None:
             route_id = known.route_id(self._environment.settings.broker_id)
-            self._stand_in.begin(route_id, self._reached)
+            self._registration.begin(route_id, self._reached)
 
     async def _follow_whom(self, known: ReplicaSet, *, may_follow: bool) -> None:
         """Follow the primary of the row, and no other."""

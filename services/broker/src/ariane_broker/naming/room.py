@@ -27,7 +27,7 @@ class NamingRoom:
     filter_servers: FilterServers
 
 
-def standing_in(
+def replica_registration(
     environment: Environment, topics: TopicTable, route_id: int, address: Address
 ) -> Registration:
     """The registration of a replica whose set has no primary.

@@ -1,8 +1,8 @@
 """Creating, changing and deleting topics: durable first, then visible, then announced.
 
 Changes run one after the other, so that the file always holds the visible state or the next one.
-Creations that wait for their turn share it, and so do deletions: the files are written once for all
-of them.
+Creations that wait are done together, and so are deletions: the files are written once for all of
+them.
 
 A deletion has four steps; if the process ends in between, the topic is whole or gone::
 
@@ -31,7 +31,7 @@ from ariane_broker.errors.public_errors import (
     topic_reserved,
 )
 from ariane_broker.queue_key import QueueKey
-from ariane_broker.topics.shared_turns import SharedTurns, Waiting
+from ariane_broker.topics.batched_work import BatchedWork, Waiting
 from ariane_broker.topics.topic_limits import TopicLimits, added_queue_count
 from ariane_broker.topics.topic_table import TopicChange, TopicConfig, TopicTable
 from ariane_broker.topics.unread_queues import UnreadQueues
@@ -99,8 +99,8 @@ class TopicChanges:
         self._save_forgotten = save_forgotten
         self._wake_queue = wake_queue
         self._lock = asyncio.Lock()
-        self._creations = SharedTurns(self._lock, self._create_all)
-        self._deletions = SharedTurns(self._lock, self._delete_all)
+        self._creations = BatchedWork(self._lock, self._create_all)
+        self._deletions = BatchedWork(self._lock, self._delete_all)
         # Deleted lately: files may still have offsets and sequences in them.
         self._forgotten: set[str] = set()
         self.auto_create_queue_count = auto_create_queue_count
@@ -114,7 +114,7 @@ class TopicChanges:
         """
         check_user_topic(topic)
         try:
-            config = await self._creations.ask(_Creation(topic, change, may_stand=False))
+            config = await self._creations.do(_Creation(topic, change, may_stand=False))
         except ServiceError:
             await self._copied()  # A repeated call must not be told too early that it is done.
             raise
@@ -165,8 +165,8 @@ class TopicChanges:
             await in_turns(self._unread.check(before, config))
         added_count = added_queue_count(self._table.get(topic), config)
         if added_count:
-            (room,) = await in_turns(self._limits.room_beside(self._table.all()))
-            room.take_queues(added_count)
+            (left,) = await in_turns(self._limits.left_beside(self._table.all()))
+            left.take_queues(added_count)
         await self._put(config)
         await self._wake_readers(before)
         return config
@@ -179,7 +179,7 @@ class TopicChanges:
         """
         refuse_system_topic(topic)
         try:
-            await self._deletions.ask(topic)
+            await self._deletions.do(topic)
         except ServiceError:
             await self._copied()  # As above.
             raise
@@ -190,7 +190,7 @@ class TopicChanges:
         if self._table.find(topic) is None:
             return
         try:
-            await self._deletions.ask(topic)
+            await self._deletions.do(topic)
         except ServiceError as error:
             if error.row.name != "TOPIC_NOT_FOUND":
                 raise
@@ -204,13 +204,13 @@ class TopicChanges:
 
     async def _create_if_missing(self, topic: str, queue_count: int) -> TopicConfig:
         change = TopicChange(read_queue_count=queue_count, write_queue_count=queue_count)
-        config = await self._creations.ask(_Creation(topic, change, may_stand=True))
+        config = await self._creations.do(_Creation(topic, change, may_stand=True))
         await self._announce()
         return config
 
     async def _create_all(self, waiting: Sequence[Waiting[_Creation, TopicConfig]]) -> None:
         """Create topics, and settle the waiting calls."""
-        (room,) = await in_turns(self._limits.room_beside(self._table.all()))
+        (left,) = await in_turns(self._limits.left_beside(self._table.all()))
         made: dict[str, TopicConfig] = {}
         hopeful: list[tuple[TopicConfig, asyncio.Future[TopicConfig]]] = []
         late: list[tuple[str, asyncio.Future[TopicConfig]]] = []
@@ -225,7 +225,7 @@ class TopicChanges:
             try:
                 if topic not in made:
                     config = self._new(topic, change)
-                    room.take(config)
+                    left.take(config)
                     made[topic] = config
             except ServiceError as error:
                 future.set_exception(error)

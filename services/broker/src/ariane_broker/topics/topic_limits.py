@@ -31,7 +31,7 @@ class TopicLimits:
     group_topics_max: int
     """Retry topics and dead letters of groups."""
 
-    def room_beside(self, standing: Iterable[TopicConfig]) -> Iterator[TopicRoom | None]:
+    def left_beside(self, standing: Iterable[TopicConfig]) -> Iterator[TopicsLeft | None]:
         """How many topics and queues may still be created; yields once for each topic before."""
         # Those who ask at a time share an answer: the quotas of a process are the same for all.
         names = name_room(TOPICS)
@@ -44,7 +44,7 @@ class TopicLimits:
             elif config.topic.startswith(_GROUP_PREFIXES):
                 group_topics += 1
             yield None
-        yield TopicRoom(
+        yield TopicsLeft(
             self,
             self.topics_max - topics,
             self.queues_max - queues,
@@ -54,7 +54,7 @@ class TopicLimits:
 
 
 @dataclass(slots=True)
-class TopicRoom:
+class TopicsLeft:
     """Topics and queues that may still be created; below 0 if more exist than the limits allow."""
 
     limits: TopicLimits

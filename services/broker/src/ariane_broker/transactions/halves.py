@@ -159,7 +159,7 @@ class Halves:
         Raises:
             StorePoisoned: The disk failed; some may be stored.
         """
-        taking = _Taking(self._log, self._table, born_host, self._limits.call_bytes_max)
+        open_block = _OpenBlock(self._log, self._table, born_host, self._limits.call_bytes_max)
         outcomes: dict[int, HalfOutcome] = {}
         configs: dict[tuple[str, str], TopicConfig | ServiceError] = {}
         for position, request in enumerate(map(HalfRequest.of, rows)):
@@ -170,16 +170,16 @@ class Halves:
             if place not in configs:
                 configs[place] = self._config_for(*place)
             try:
-                self._take(taking, position, request, configs[place])
+                self._take(open_block, position, request, configs[place])
             except ServiceError as error:
                 outcomes[position] = error
-        taking.append()
-        outcomes |= taking.outcomes
+        open_block.append()
+        outcomes |= open_block.outcomes
         return [outcomes[position] for position in range(len(rows))]
 
     def _take(
         self,
-        taking: _Taking,
+        open_block: _OpenBlock,
         position: int,
         request: HalfRequest,
         config: TopicConfig | ServiceError,
@@ -187,20 +187,20 @@ class Halves:
         """Add a half message to the block, or find it stored."""
         if isinstance(config, ServiceError):
             raise config
-        if request.unique_id in taking.ids:
-            taking.append()  # The request has it twice: the second is a repeat of the first.
+        if request.unique_id in open_block.ids:
+            open_block.append()  # The request has it twice: the second is a repeat of the first.
         stored = self._stored(request)
         if stored is not None:
             # The promise for a place in a record is that for the whole record.
-            taking.outcomes[position] = _place(stored, stored.commit_log_offset + 1), True
+            open_block.outcomes[position] = _place(stored, stored.commit_log_offset + 1), True
             return
         if request.demand is not None:
             self._log.promises.check(request.demand)
-        if self._table.pending_count + len(taking.ids) >= self._limits.pending_count_max:
+        if self._table.pending_count + len(open_block.ids) >= self._limits.pending_count_max:
             raise half_messages_exhausted(self._limits.pending_count_max)
         if request.queue_id >= config.write_queue_count:
             raise queue_not_found(request.topic, request.queue_id, config.write_queue_count)
-        taking.add(position, request)
+        open_block.add(position, request)
 
     def _stored(self, request: HalfRequest) -> HalfMessage | None:
         """The half message if it is stored and waits for its outcome.
@@ -242,8 +242,8 @@ class Halves:
         return config
 
 
-class _Taking:
-    """The half messages of one request while they are appended."""
+class _OpenBlock:
+    """The half messages of a request that are appended next, as one block."""
 
     def __init__(
         self, log: BrokerLog, table: TransactionTable, born_host: Host, bytes_max: int
@@ -257,7 +257,7 @@ class _Taking:
         self.ids: set[str] = set()
         """Unique ids of the half messages in the open block."""
         self.outcomes: dict[int, HalfOutcome] = {}
-        """Outcomes of the others, by their places in the request."""
+        """Outcomes of those before, by their places in the request."""
 
     def add(self, position: int, request: HalfRequest) -> None:
         """Add a half message to the open block, or to the next one.

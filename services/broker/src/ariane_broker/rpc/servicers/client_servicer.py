@@ -28,7 +28,7 @@ from ariane_broker.clients.outbox import (
     ClientStateAsked,
     ConsumptionAsked,
     ForRelayed,
-    HeartbeatHeard,
+    HeartbeatAccepted,
     MembershipChanged,
     Notice,
     OffsetsReset,
@@ -321,7 +321,7 @@ class ClientServicer(ClientServiceServicer):
                         await self._admission.change_memberships(client, memberships)
                     client.holds = holds_of(request.heartbeat.holds, client.memberships)
                     client.holds_reported_s = client.last_heard
-                    client.outbox.put(HeartbeatHeard())
+                    client.outbox.put(HeartbeatAccepted())
                     await in_turns(relayed.note_heartbeat())
                 elif content == "relayed_clients":
                     await _take_relayed(request.relayed_clients, relayed)
@@ -409,9 +409,9 @@ def _notice_message(notice: PlainNotice) -> client_pb.AttachResponse:
                 question_id=question_id, with_stacks=with_stacks
             )
             return client_pb.AttachResponse(state_question=question)
-        case HeartbeatHeard():
-            heard = client_pb.HeartbeatAccepted()
-            return client_pb.AttachResponse(heartbeat_accepted=heard)
+        case HeartbeatAccepted():
+            accepted = client_pb.HeartbeatAccepted()
+            return client_pb.AttachResponse(heartbeat_accepted=accepted)
 
 
 def _producer_message(producer: TopicProducer, now_ms: int) -> producer_pb.TopicProducer:

@@ -16,7 +16,7 @@ from ariane_servicekit import Address, get_logger
 _log = get_logger(__name__)
 
 
-class StandIn:
+class ReplicaRegistration:
     """A replica's own registration with the name servers."""
 
     def __init__(self, make_registration: Callable[[int, Address], Registration]) -> None:
@@ -30,7 +30,9 @@ class StandIn:
         if self._registration is None:
             _log.warning("replica_stands_in_routes", broker_id=route_id)
             self._registration = self._make_registration(route_id, address)
-            self._starting = asyncio.create_task(self._registration.start(), name="stand-in")
+            self._starting = asyncio.create_task(
+                self._registration.start(), name="replica-registration"
+            )
 
     async def end(self) -> None:
         """Leave the routes. Repeating is harmless."""

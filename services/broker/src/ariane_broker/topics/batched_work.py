@@ -1,7 +1,7 @@
-"""Work that is done for all waiting requests together, in turns.
+"""Work that is done for all waiting requests together, batch by batch.
 
-Requests that arrive during a turn are done together in the next one. A request may be cancelled: a
-turn that has begun is done to its end.
+Requests that arrive while a batch is worked on make the next one. A request may be cancelled: a
+batch that has begun is done to its end.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ Waiting: TypeAlias = tuple[RequestT, "asyncio.Future[ResultT]"]
 """A request, and the future of its result."""
 
 
-class SharedTurns(Generic[RequestT, ResultT]):
-    """The turns of one kind of work."""
+class BatchedWork(Generic[RequestT, ResultT]):
+    """Batches of one kind of work."""
 
     def __init__(
         self,
@@ -27,7 +27,7 @@ class SharedTurns(Generic[RequestT, ResultT]):
     ) -> None:
         """Start without requests.
 
-        ``lock`` is held during each turn; other work may need it, too. ``work`` does the requests,
+        ``lock`` is held during each batch; other work may need it, too. ``work`` does the requests,
         and sets each result; its error is raised for the others.
         """
         self._lock = lock
@@ -35,8 +35,8 @@ class SharedTurns(Generic[RequestT, ResultT]):
         self._waiting: list[Waiting[RequestT, ResultT]] = []
         self._running: asyncio.Task[None] | None = None
 
-    async def ask(self, request: RequestT) -> ResultT:
-        """Wait until a turn has done the request; return the result."""
+    async def do(self, request: RequestT) -> ResultT:
+        """Wait until a batch with the request is done; return the result."""
         future: asyncio.Future[ResultT] = asyncio.get_running_loop().create_future()
         # The result of a cancelled request is never read.
         future.add_done_callback(lambda done: done.cancelled() or done.exception())
