@@ -18,7 +18,7 @@ from ariane_broker.following.replica_registration import ReplicaRegistration
 from ariane_broker.following.standing import OwnLog, Standing
 from ariane_broker.log.log_epochs import LogEpochs
 from ariane_broker.log.room import LogRoom, log_room
-from ariane_broker.naming.room import replica_registration
+from ariane_broker.naming.room import own_registration
 from ariane_broker.read.queue_lookup import QueueLookup
 from ariane_broker.read.range_pull import PullRange
 from ariane_broker.read.topic_retention import HIDING_S, TopicRetention
@@ -215,9 +215,7 @@ def compose_replica(environment: Environment, on_won: Callable[[WonElection], No
         log,
         make_standing=_standings(environment, row, log, lost_end, mark),
         client=client,
-        registration=ReplicaRegistration(
-            partial(replica_registration, environment, reading.topics)
-        ),
+        registration=ReplicaRegistration(partial(own_registration, environment, reading.topics)),
         rpc_services=[rpc_service(name, servicer) for name, servicer in servicers.items()],
         may_lack_end=may_lack_end,
         open_row=lambda: _open(database),

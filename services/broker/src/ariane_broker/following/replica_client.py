@@ -1,8 +1,19 @@
 """Following a primary over gRPC, for as long as the stream of its log lasts.
 
+::
+
+    replica                                     primary (``replication_servicers``)
+    hello: epochs, begin and end of the log --> where both logs agree (``Primary.follow``)
+       <------------------------------ welcome, with the bytes before that place
+    mends its log, if it is not relied on; else cuts it there (``LogTaker.agree``)
+    pulls the state ------------------------->  ``PullState``: files that differ
+    progress -------------------------------->  the confirmed offset moves
+       <------------------- chunks of the log   (``LogFeed``)
+       <------------------------- heartbeats:   state is to be pulled, the confirmed offset
+
 The primary has to welcome this broker first: a store of another set, which it refuses, stays
-unchanged. Then the state is pulled, before the primary gets the progress of this log: it assumes
-that a copy has all topics that were created before it joined.
+unchanged. The state is pulled before the primary gets the progress of this log: it assumes that a
+copy has all topics that were created before it joined.
 """
 
 from __future__ import annotations
@@ -191,7 +202,7 @@ class ReplicaClient:
                 behind_bytes=welcome.end - welcome.begin,
             )
             on_following()
-            beside.append(asyncio.create_task(self._keep_telling(call), name="tell-progress"))
+            beside.append(asyncio.create_task(self._keep_reporting(call), name="report-progress"))
             while True:
                 self._progressed.set()
                 async with asyncio.timeout(welcome.silence_s):
@@ -255,7 +266,7 @@ class ReplicaClient:
         )
         self._on_taken()
 
-    async def _keep_telling(self, call: Any) -> None:
+    async def _keep_reporting(self, call: Any) -> None:
         """Report this replica's progress, once for all bytes that arrived since the last report.
 
         Bytes are read and appended while a flush or a report is in progress.

@@ -27,7 +27,7 @@ class NamingRoom:
     filter_servers: FilterServers
 
 
-def replica_registration(
+def own_registration(
     environment: Environment, topics: TopicTable, route_id: int, address: Address
 ) -> Registration:
     """The registration of a replica whose set has no primary.
