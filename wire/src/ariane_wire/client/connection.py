@@ -37,7 +37,6 @@ class ClientConnection(Connection[ResponseHead]):
         super().__init__(options, responses, ledger)
         self.on_change: Callable[[ClientConnection], None] = _ignore
         """Called when the connection stands, takes more streams, or takes no more."""
-        self.on_answer: Callable[[], None] | None = None
         self._next_id = 1
         self._lead = TABLE_OFF
         self.is_full = False
