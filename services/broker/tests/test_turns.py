@@ -470,7 +470,7 @@ async def test_no_scrape_examines_more_in_a_turn_than_the_bound(filled, monkeypa
     monkeypatch.setattr(measuring, "READ_S_MAX", 300)
     reader = InMemoryMetricReader()
     measures = Measures(MeterProvider([reader]).get_meter("test"))
-    life.rooms.measures.make(measures)
+    life.measure(measures)
     lines = Lines()
     lines.count_callbacks(monkeypatch)
     lines.asked = "by a collector"

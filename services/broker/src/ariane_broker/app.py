@@ -110,6 +110,8 @@ def compose_from(
     return BrokerLife(
         environment,
         rooms,
+        rpc_room(environment, rooms),
+        measuring_room(environment, rooms),
         required_topics=system_topics(
             auto_create_topics=environment.settings.auto_create_topics,
             default_queue_count=environment.settings.default_queue_count,
@@ -156,31 +158,6 @@ def _rooms(environment: Environment, elected: Elected | None) -> Rooms:
     retry = retry_room(environment, state, log, clients, delay=delay, append=append)
     receive = receive_room(environment, state, log, clients, retry)
     read = read_room(environment, state, log, naming, clients)
-
-    rpc_services = rpc_room(
-        environment,
-        state,
-        log,
-        naming,
-        clients,
-        delay=delay,
-        append=append,
-        read=read,
-        transactions=transactions,
-        spark_batches=spark_batches,
-        retry=retry,
-        receive=receive,
-    )
-    measures = measuring_room(
-        environment,
-        state,
-        log,
-        clients,
-        delay=delay,
-        append=append,
-        transactions=transactions,
-        receive=receive,
-    )
     return Rooms(
         log,
         state,
@@ -194,8 +171,6 @@ def _rooms(environment: Environment, elected: Elected | None) -> Rooms:
         receive,
         read,
         sink_calls,
-        rpc_services,
-        measures,
     )
 
 

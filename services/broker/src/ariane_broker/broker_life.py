@@ -12,6 +12,7 @@ from ariane_broker.clients.outbox import BrokerDraining
 from ariane_broker.environment import Environment, Threads
 from ariane_broker.errors.store_errors import STORAGE_RULES
 from ariane_broker.log.recovery_words import RecoveryProgress, recovery_findings, recovery_notes
+from ariane_broker.measuring.broker_measures import BrokerMeasures
 from ariane_broker.naming.store_host import store_host
 from ariane_broker.replication.primary import Primary
 from ariane_broker.replication.replica_set import IN_SYNC
@@ -62,6 +63,10 @@ class BrokerLife:
     """Its settings, clock, disk and threads."""
     rooms: Rooms
     """All that it consists of."""
+    rpc_services: Sequence[RpcService]
+    """Its gRPC services."""
+    measures: BrokerMeasures
+    """The metrics of all rooms."""
     required_topics: Sequence[TopicConfig]
     """Topics that must exist before it serves."""
     loops: Sequence[Loop]
@@ -70,11 +75,6 @@ class BrokerLife:
     """The loop that renews its lease; None without replicas."""
     close_row: Callable[[], None] | None = None
     """Closes the shared row; likewise."""
-
-    @property
-    def rpc_services(self) -> Sequence[RpcService]:
-        """Its gRPC services."""
-        return self.rooms.rpc_services
 
     @property
     def _settings(self) -> BrokerSettings:
@@ -117,7 +117,7 @@ class BrokerLife:
 
     def measure(self, measures: Measures) -> None:
         """Make the instruments of the broker."""
-        self.rooms.measures.make(measures)
+        self.measures.make(measures)
 
     def trace(self, tracer: WorkTracer) -> None:
         """Make a span of each append that was sent in spans."""

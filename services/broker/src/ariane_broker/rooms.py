@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from ariane_broker.append.room import AppendRoom
 from ariane_broker.clients.room import ClientsRoom
 from ariane_broker.delay.room import DelayRoom
 from ariane_broker.log.room import LogRoom
-from ariane_broker.measuring.broker_measures import BrokerMeasures
 from ariane_broker.naming.room import NamingRoom
 from ariane_broker.read.room import ReadRoom
 from ariane_broker.receive.room import ReceiveRoom
@@ -18,7 +16,6 @@ from ariane_broker.rpc.sink_calls import SinkCalls
 from ariane_broker.spark_batches.room import SparkBatchesRoom
 from ariane_broker.state.room import StateRoom
 from ariane_broker.transactions.room import TransactionsRoom
-from ariane_servicekit import RpcService
 
 
 class Rooms(NamedTuple):
@@ -48,7 +45,3 @@ class Rooms(NamedTuple):
     """Messages out."""
     sink_calls: SinkCalls
     """Calls to other brokers about sinks."""
-    rpc_services: Sequence[RpcService]
-    """The services of the contract."""
-    measures: BrokerMeasures
-    """The metrics of all rooms."""

@@ -15,11 +15,10 @@ from ariane_broker.errors.store_errors import STORAGE_RULES
 from ariane_broker.log.room import LogRoom
 from ariane_broker.naming.room import NamingRoom
 from ariane_broker.read.room import ReadRoom
-from ariane_broker.receive.room import ReceiveRoom
 from ariane_broker.replication.primary import Primary
 from ariane_broker.replication.room import primary_operations
 from ariane_broker.replication.state_copies import StateCopies
-from ariane_broker.retry.room import RetryRoom
+from ariane_broker.rooms import Rooms
 from ariane_broker.rpc.plain_send import SendMessages
 from ariane_broker.rpc.rpc_services import rpc_service
 from ariane_broker.rpc.servicers.broker_servicer import BrokerParts, BrokerServicer
@@ -42,7 +41,6 @@ from ariane_broker.rpc.servicers.sink_servicer import SinkServicer
 from ariane_broker.rpc.servicers.topic_servicer import TopicServicer
 from ariane_broker.rpc.servicers.transaction_servicer import TransactionServicer
 from ariane_broker.rpc.transaction_updates import TransactionUpdates
-from ariane_broker.spark_batches.room import SparkBatchesRoom
 from ariane_broker.state.room import StateRoom
 from ariane_broker.transactions.room import TransactionsRoom
 from ariane_record.single.message_id import UniqueIdGenerator
@@ -50,53 +48,35 @@ from ariane_servicekit import AnswerBudget, ErrorTranslator, RpcService
 from ariane_storage.store_files import StoreFiles
 
 
-def rpc_room(
-    environment: Environment,
-    state: StateRoom,
-    log: LogRoom,
-    naming: NamingRoom,
-    clients: ClientsRoom,
-    *,
-    delay: DelayRoom,
-    append: AppendRoom,
-    read: ReadRoom,
-    transactions: TransactionsRoom,
-    spark_batches: SparkBatchesRoom,
-    retry: RetryRoom,
-    receive: ReceiveRoom,
-) -> list[RpcService]:
+def rpc_room(environment: Environment, rooms: Rooms) -> list[RpcService]:
     """Build the gRPC services of a broker."""
+    log, state, naming, clients = rooms.log, rooms.state, rooms.naming, rooms.clients
+    append, read, transactions = rooms.append, rooms.read, rooms.transactions
     broker_name = environment.settings.broker_name
     answers = AnswerBudget(environment.settings.answer_bytes_max)
     servicers: dict[str, object] = {
         "BrokerService": BrokerServicer(
-            _asked(
-                environment,
-                state,
-                log,
-                naming,
-                clients,
-                delay=delay,
-                append=append,
-            )
+            _asked(environment, state, log, naming, clients, delay=rooms.delay, append=append)
         ),
         "ClientService": _client_servicer(environment, clients, read, transactions),
         "FilterRegistrationService": FilterRegistrationServicer(naming.filter_servers, broker_name),
-        "GroupService": GroupServicer(state.groups, clients.group_changes, retry.group_deletion),
+        "GroupService": GroupServicer(
+            state.groups, clients.group_changes, rooms.retry.group_deletion
+        ),
         "OffsetService": OffsetServicer(
             clients.offset_changes,
             clients.members,
             state.epochs,
             clients.unread,
-            receive.standings,
+            rooms.receive.standings,
             expired_counts=log.statistics.expired_counts,
             deletion=clients.offset_deletion,
             queries=state.stream_queries,
         ),
         "PullService": _pull_servicer(environment, state, log, clients, read, answers=answers),
         "QueryService": QueryServicer(read.query, answers=answers, broker_name=broker_name),
-        "ReceiveService": ReceiveServicer(receive, answers=answers, broker_name=broker_name),
-        "RetryService": RetryServicer(retry.returns, retry.redrive),
+        "ReceiveService": ReceiveServicer(rooms.receive, answers=answers, broker_name=broker_name),
+        "RetryService": RetryServicer(rooms.retry.returns, rooms.retry.redrive),
         "SendService": SendServicer(
             append.append_records,
             _plain_send(environment, log, append),
@@ -105,7 +85,7 @@ def rpc_room(
             broker_name=broker_name,
             store_host=lambda: log.store.config.store_host,
         ),
-        "SinkService": SinkServicer(spark_batches.sinks, spark_batches.parts),
+        "SinkService": SinkServicer(rooms.spark_batches.sinks, rooms.spark_batches.parts),
         "TopicService": TopicServicer(
             state.topics, clients.topic_changes, clients.lookup, clients.unread
         ),
@@ -114,8 +94,8 @@ def rpc_room(
             _transaction_updates(environment, log, transactions),
             transactions.checks,
             transactions.list,
-            staging=spark_batches.staging,
-            batches=spark_batches.commits,
+            staging=rooms.spark_batches.staging,
+            batches=rooms.spark_batches.commits,
         ),
     }
     if log.primary is not None:
