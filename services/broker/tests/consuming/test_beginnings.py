@@ -8,6 +8,7 @@ import pytest
 
 from ariane.broker.v1 import offset_service_pb2 as offset_pb
 from ariane_broker.consuming.offset_changes import OffsetChanges, OffsetToStore, StoreRule
+from ariane_broker.consuming.offset_queries import OffsetQueries
 from ariane_broker.groups.consumer_groups import ConsumerGroups, GroupConfig
 from ariane_broker.groups.consumer_offsets import ConsumerOffsets
 from ariane_broker.groups.stream_queries import StreamQueries
@@ -42,7 +43,6 @@ class Place:
             groups,
             group_changes=SimpleNamespace(admit=nothing),
             clients=SimpleNamespace(notify_members=lambda _, notice: self.told.append(notice)),
-            lookup=None,
             cold_reads=cold_reads(),
             locks=SimpleNamespace(refusal=lambda *_: None),
             epochs=SimpleNamespace(check=lambda *_: None),
@@ -54,15 +54,19 @@ class Place:
             suspicion=lambda _: SimpleNamespace(watched_end=0, alone_end=0),
             in_doubt=lambda _: False,
         )
-        self.servicer = OffsetServicer(
-            self.changes,
-            members,
-            SimpleNamespace(announced=0),
+        clients = SimpleNamespace(
+            offset_changes=self.changes,
+            offset_queries=OffsetQueries(self.offsets, None, None, None),
+            offset_deletion=None,
+            members=members,
             unread=None,
+        )
+        self.servicer = OffsetServicer(
+            clients,
+            SimpleNamespace(announced=0),
             standings=None,
             expired_counts=Counter(),
-            deletion=None,
-            queries=StreamQueries(now_ms=lambda: 0),
+            stream_queries=StreamQueries(now_ms=lambda: 0),
         )
 
     async def _shared(self):

@@ -36,7 +36,6 @@ class Place:
             self.groups,
             group_changes=SimpleNamespace(admit=nothing),
             clients=SimpleNamespace(notify_members=lambda *_: 0),
-            lookup=None,
             cold_reads=cold_reads(),
             locks=SimpleNamespace(refusal=lambda *_: None),
             epochs=SimpleNamespace(check=lambda *_: None),

@@ -8,7 +8,7 @@ from grpc import aio
 
 from ariane.broker.v1 import offset_service_pb2 as offset_pb
 from ariane.broker.v1 import pull_service_pb2 as pull_pb
-from ariane_broker.consuming.offset_changes import OffsetChanges
+from ariane_broker.consuming.offset_queries import OffsetQueries
 from ariane_broker.groups.consumer_offsets import ConsumerOffsets, GroupOffset
 from ariane_broker.queue_key import QueueKey
 from ariane_record import ConsumerOffset
@@ -18,22 +18,13 @@ QUEUE = QueueKey("orders", 0)
 
 
 def backlog_at(offset, *, begin, end):
-    changes = OffsetChanges(
+    queries = OffsetQueries(
         ConsumerOffsets(now_ms=lambda: 0),
         SimpleNamespace(queue_bounds=lambda _topic, _queue_id: (begin, end)),
-        None,
-        None,
-        group_changes=None,
-        clients=None,
-        lookup=SimpleNamespace(store_timestamp_ms=lambda _topic, _queue_id, place: 1000 + place),
-        cold_reads=cold_reads(),
-        locks=None,
-        epochs=None,
-        mark_changed=None,
-        save=None,
-        replicate=None,
+        SimpleNamespace(store_timestamp_ms=lambda _topic, _queue_id, place: 1000 + place),
+        cold_reads(),
     )
-    found = changes.backlog(GroupOffset("group", QUEUE, ConsumerOffset(offset)))
+    found = queries.backlog(GroupOffset("group", QUEUE, ConsumerOffset(offset)))
     return found.message_count, found.oldest_store_timestamp_ms
 
 

@@ -17,6 +17,7 @@ from ariane_broker.clients.producers import Producers
 from ariane_broker.clients.subscription_conflicts import SubscriptionConflicts
 from ariane_broker.consuming.offset_changes import OffsetChanges
 from ariane_broker.consuming.offset_deletion import OffsetDeletion
+from ariane_broker.consuming.offset_queries import OffsetQueries
 from ariane_broker.consuming.queue_locking import QueueLocking
 from ariane_broker.durable.saved_state import StateFile
 from ariane_broker.environment import Environment
@@ -41,6 +42,7 @@ class ClientsRoom:
     topic_changes: TopicChanges
     group_changes: GroupChanges
     offset_changes: OffsetChanges
+    offset_queries: OffsetQueries
     offset_deletion: OffsetDeletion
     table: ClientTable
     members: VanishedMembers
@@ -99,7 +101,6 @@ def clients_room(
         state.groups,
         group_changes=group_changes,
         clients=clients,
-        lookup=lookup,
         cold_reads=log.cold_reads,
         locks=state.locks,
         epochs=state.epochs,
@@ -111,6 +112,7 @@ def clients_room(
         topic_changes=topic_changes,
         group_changes=group_changes,
         offset_changes=offset_changes,
+        offset_queries=OffsetQueries(state.offsets, log.store, lookup, log.cold_reads),
         offset_deletion=_offset_deletion(state, log, clients, copied),
         table=clients,
         members=_vanished_members(environment, state, log, clients),

@@ -1,4 +1,4 @@
-"""Storing, resetting and copying consumer offsets, and computing backlogs."""
+"""Storing, resetting and copying consumer offsets."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from functools import partial
 from itertools import starmap
-from typing import Any, Protocol
+from typing import Any
 
 from ariane_broker.clients.client_table import ClientTable
 from ariane_broker.clients.outbox import OffsetsReset
@@ -19,7 +19,7 @@ from ariane_broker.errors.public_errors import (
 )
 from ariane_broker.groups.consumer_groups import ConsumerGroups
 from ariane_broker.groups.consumer_offsets import ConsumerOffsets, GroupOffset
-from ariane_broker.groups.group_changes import GroupChanges, check_user_group
+from ariane_broker.groups.group_changes import GroupChanges
 from ariane_broker.groups.queue_locks import QueueLocks
 from ariane_broker.log.cold_reads import QUERIES, ColdReads
 from ariane_broker.log.log_epochs import LogEpochs
@@ -29,7 +29,7 @@ from ariane_broker.topics.topic_table import TopicTable
 from ariane_record import ConsumerOffset
 from ariane_servicekit import in_turns
 from ariane_servicekit.errors import ServiceError, field_invalid
-from ariane_storage.disk.cold import BytesCold, each_warm, warm
+from ariane_storage.disk.cold import BytesCold, warm
 from ariane_storage.store import Store
 
 
@@ -62,44 +62,6 @@ class OffsetToStore:
     """What becomes of the offset that the group has."""
 
 
-@dataclass(frozen=True, slots=True)
-class KnownOffset:
-    """The stored offset of a group in a queue."""
-
-    queue: QueueKey
-    """The queue."""
-    consumer_offset: ConsumerOffset | None
-    """The next queue offset it will consume; None if there is none."""
-    reset_epoch: int
-    """How often the offset was reset."""
-
-
-@dataclass(frozen=True, slots=True)
-class Backlog:
-    """The backlog of a group in one queue."""
-
-    place: GroupOffset
-    """Group, queue and consumer offset."""
-    max_queue_offset: int
-    """Readable end, exclusive."""
-    message_count: int
-    """Stored messages that are not consumed."""
-    oldest_store_timestamp_ms: int | None
-    """When the oldest message not consumed was stored, or None."""
-
-
-class TimeLookup(Protocol):
-    """The lookup of offsets by time, and of store times."""
-
-    def offset_from(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
-        """The first queue offset stored at or after a time, or the readable end."""
-        ...
-
-    def store_timestamp_ms(self, topic: str, queue_id: int, queue_offset: int) -> int | None:
-        """When a message was stored, or None."""
-        ...
-
-
 class OffsetChanges:
     """Changes consumer offsets while the broker serves."""
 
@@ -112,7 +74,6 @@ class OffsetChanges:
         *,
         group_changes: GroupChanges,
         clients: ClientTable,
-        lookup: TimeLookup,
         cold_reads: ColdReads,
         locks: QueueLocks,
         epochs: LogEpochs,
@@ -131,7 +92,6 @@ class OffsetChanges:
         self._groups = groups
         self._group_changes = group_changes
         self._clients = clients
-        self._lookup = lookup
         self._cold_reads = cold_reads
         self._locks = locks
         self._epochs = epochs
@@ -139,27 +99,6 @@ class OffsetChanges:
         self._save = save
         self._replicate = replicate
         self._beginnings: dict[asyncio.Future[Any], str] = {}
-
-    def read(self, consumer_group: str, queues: Sequence[QueueKey]) -> Iterator[KnownOffset]:
-        """The offsets of a group in queues, or in all queues in which it has one.
-
-        Each is read when it is asked for: other work may be done in between.
-
-        Raises:
-            ServiceError: GROUP_NAME_ILLEGAL or FIELD_INVALID.
-        """
-        check_user_group(consumer_group)
-        if not queues:
-            queues = self._offsets.queues_of(consumer_group)
-        for place, queue in enumerate(queues):
-            if queue.queue_id < 0:
-                field = f"queues[{place}].queue_id"
-                raise field_invalid(field, "must be 0 or more", queue.queue_id)
-            yield KnownOffset(
-                queue,
-                self._offsets.find(consumer_group, queue),
-                self._offsets.reset_epoch(consumer_group, queue),
-            )
 
     async def store(
         self,
@@ -268,22 +207,6 @@ class OffsetChanges:
             return places, 0
         return places, await self._take_over(consumer_group, topic, places)
 
-    def known(self, consumer_group: str, queue: QueueKey) -> int | None:
-        """The group's offset in a queue, or None."""
-        return self._offsets.find(consumer_group, queue)
-
-    def earliest(self, queue: QueueKey) -> int:
-        """The oldest stored queue offset."""
-        return self._store.queue_bounds(*queue)[0]
-
-    def latest(self, queue: QueueKey) -> int:
-        """The readable end."""
-        return self._store.queue_bounds(*queue)[1]
-
-    def at_time(self, queue: QueueKey, timestamp_ms: int) -> int:
-        """The first queue offset stored at or after a time."""
-        return self._lookup.offset_from(*queue, timestamp_ms)
-
     async def clone(
         self, consumer_group: str, target_group: str, topic: str
     ) -> tuple[list[GroupOffset], int]:
@@ -302,24 +225,6 @@ class OffsetChanges:
         places = await in_turns(place._replace(consumer_group=target_group) for place in copied)
         places.sort()
         return places, await self._take_over(target_group, topic, places)
-
-    def places(self, consumer_group: str, topic: str) -> Iterator[GroupOffset | None]:
-        """The offsets of one group or all, in one topic or all; see ``ConsumerOffsets.walk``."""
-        return self._offsets.walk(consumer_group, topic)
-
-    async def backlogs(self, places: Iterable[GroupOffset]) -> list[Backlog]:
-        """The backlog of groups in one queue each."""
-        looks = (partial(self.backlog, place) for place in places)
-        return await self._cold_reads.in_turns(QUERIES, each_warm(looks))
-
-    def backlog(self, place: GroupOffset) -> Backlog:
-        """The backlog of a group in one queue."""
-        begin, end = self._store.queue_bounds(*place.queue)
-        next_offset = max(place.consumer_offset, begin)
-        oldest = None
-        if next_offset < end:
-            oldest = self._lookup.store_timestamp_ms(*place.queue, next_offset)
-        return Backlog(place, end, max(0, end - next_offset), oldest)
 
     def _targets(
         self,
@@ -383,7 +288,8 @@ class OffsetChanges:
         self, queue: QueueKey, queue_offset: int, offset_min: int | None = None
     ) -> None:
         # The earlier primary may have handed out messages that are not confirmed here yet.
-        begin, end = self.earliest(queue), self._store.queue_end(*queue)
+        begin, _ = self._store.queue_bounds(*queue)
+        end = self._store.queue_end(*queue)
         if not (begin if offset_min is None else offset_min) <= queue_offset <= end:
             raise queue_offset_out_of_range(*queue, queue_offset, begin, end)
 

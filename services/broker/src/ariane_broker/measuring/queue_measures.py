@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from ariane_broker.consuming.offset_changes import OffsetChanges
+from ariane_broker.consuming.offset_queries import OffsetQueries
 from ariane_broker.groups.consumer_offsets import GroupOffset
 from ariane_broker.receive.standing import Standings
 from ariane_record.names import DEAD_LETTER_PREFIX
@@ -48,7 +48,7 @@ class QueueMeasures:
     def __init__(
         self,
         store: Store,
-        offsets: OffsetChanges,
+        offsets: OffsetQueries,
         standings: Standings,
         *,
         now_ms: Callable[[], int],

@@ -30,7 +30,7 @@ def measuring_room(environment: Environment, rooms: Rooms) -> BrokerMeasures:
         groups=state.groups,
         queues=QueueMeasures(
             log.store,
-            clients.offset_changes,
+            clients.offset_queries,
             rooms.receive.standings,
             now_ms=environment.clock.now_ms,
             monotonic=environment.clock.monotonic,

@@ -19,10 +19,7 @@ from ariane.broker.v1 import topic_producer_pb2 as producer_pb
 from ariane.broker.v1.client_service_pb2_grpc import ClientServiceServicer
 from ariane_broker.clients.absent_members import AbsentMember
 from ariane_broker.clients.attached_client import AttachedClient
-from ariane_broker.clients.client_admission import ClientAdmission
-from ariane_broker.clients.client_questions import ClientQuestions
-from ariane_broker.clients.client_table import ClientTable, ConflictSide
-from ariane_broker.clients.deaths.vanished_members import VanishedMembers
+from ariane_broker.clients.client_table import ConflictSide
 from ariane_broker.clients.outbox import (
     BrokerDraining,
     ClientStateAsked,
@@ -35,11 +32,11 @@ from ariane_broker.clients.outbox import (
     PlainNotice,
     TransactionAsked,
 )
-from ariane_broker.clients.producers import Producers, TopicProducer
+from ariane_broker.clients.producers import TopicProducer
 from ariane_broker.clients.relayed_clients import Relayed, RelayedClients, RelayedOutbox
-from ariane_broker.clients.subscription_conflicts import SeenConflict, SubscriptionConflicts, key_of
+from ariane_broker.clients.room import ClientsRoom
+from ariane_broker.clients.subscription_conflicts import SeenConflict, key_of
 from ariane_broker.consuming.operator_questions import OperatorQuestions
-from ariane_broker.consuming.queue_locking import QueueLocking
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.rpc.peer_address import host_text, peer_text
 from ariane_broker.rpc.translation.question_wire import (
@@ -71,28 +68,22 @@ class ClientServicer(ClientServiceServicer):
 
     def __init__(
         self,
-        table: ClientTable,
-        admission: ClientAdmission,
-        questions: ClientQuestions,
-        conflicts: SubscriptionConflicts,
-        locking: QueueLocking,
-        *,
+        clients: ClientsRoom,
         operators: OperatorQuestions,
-        members: VanishedMembers,
-        producers: Producers,
         checks: TransactionChecks,
+        *,
         broker_name: str,
         heartbeat_seconds: float,
         silence_seconds_max: float,
     ) -> None:
-        self._table = table
-        self._admission = admission
-        self._questions = questions
-        self._conflicts = conflicts
-        self._locking = locking
+        self._table = clients.table
+        self._admission = clients.client_admission
+        self._questions = clients.questions
+        self._conflicts = clients.conflicts
+        self._locking = clients.locking
+        self._members = clients.members
+        self._producers = clients.producers
         self._operators = operators
-        self._members = members
-        self._producers = producers
         self._checks = checks
         self._accepted = client_pb.AttachResponse(
             accepted=client_pb.AttachAccepted(

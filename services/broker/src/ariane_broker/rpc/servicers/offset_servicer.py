@@ -13,15 +13,9 @@ from grpc import aio
 from ariane.broker.v1 import offset_service_pb2 as offset_pb
 from ariane.broker.v1.offset_service_pb2_grpc import OffsetServiceServicer
 from ariane_broker.clients.deaths.client_work import GroupQueue
-from ariane_broker.clients.deaths.vanished_members import VanishedMembers
-from ariane_broker.consuming.offset_changes import (
-    Backlog,
-    KnownOffset,
-    OffsetChanges,
-    OffsetToStore,
-    StoreRule,
-)
-from ariane_broker.consuming.offset_deletion import OffsetDeletion
+from ariane_broker.clients.room import ClientsRoom
+from ariane_broker.consuming.offset_changes import OffsetToStore, StoreRule
+from ariane_broker.consuming.offset_queries import Backlog, KnownOffset
 from ariane_broker.groups.consumer_offsets import GroupOffset
 from ariane_broker.groups.stream_queries import StreamQueries, StreamQuery, checked_engine
 from ariane_broker.log.log_epochs import LogEpochs
@@ -29,7 +23,6 @@ from ariane_broker.queue_key import QueueKey
 from ariane_broker.receive.standing import Standings
 from ariane_broker.rpc.peer_address import peer_text
 from ariane_broker.rpc.translation.wire_time import milliseconds_of, time_of
-from ariane_broker.topics.unread_queues import UnreadQueues
 from ariane_servicekit import PageRequest, field_invalid, in_turns
 from ariane_servicekit.rpc.error_status import status_of
 
@@ -39,24 +32,22 @@ class OffsetServicer(OffsetServiceServicer):
 
     def __init__(
         self,
-        changes: OffsetChanges,
-        members: VanishedMembers,
+        clients: ClientsRoom,
         epochs: LogEpochs,
-        unread: UnreadQueues,
         standings: Standings,
         *,
         expired_counts: Counter[tuple[str, QueueKey]],
-        deletion: OffsetDeletion,
-        queries: StreamQueries,
+        stream_queries: StreamQueries,
     ) -> None:
-        self._changes = changes
-        self._deletion = deletion
-        self._members = members
+        self._changes = clients.offset_changes
+        self._queries = clients.offset_queries
+        self._deletion = clients.offset_deletion
+        self._members = clients.members
+        self._unread = clients.unread
         self._epochs = epochs
-        self._unread = unread
         self._standings = standings
         self._expired_counts = expired_counts
-        self._queries = queries
+        self._stream_queries = stream_queries
 
     async def GetConsumerOffsets(
         self, request: offset_pb.GetConsumerOffsetsRequest, context: aio.ServicerContext[Any, Any]
@@ -65,7 +56,7 @@ class OffsetServicer(OffsetServiceServicer):
         group = request.consumer_group
         queues = await in_turns(QueueKey(queue.topic, queue.queue_id) for queue in request.queues)
         await self._changes.begun(group)
-        known = self._changes.read(group, queues)
+        known = self._queries.read(group, queues)
         offsets = await in_turns(self._known_offset(group, entry) for entry in known)
         await self._changes.begun(group)  # Those that came in between.
         return offset_pb.GetConsumerOffsetsResponse(offsets=offsets)
@@ -99,7 +90,7 @@ class OffsetServicer(OffsetServiceServicer):
             durable=request.durable,
         )
         if engine:
-            self._queries.stored(request.consumer_group, engine, peer_text(context.peer()))
+            self._stream_queries.stored(request.consumer_group, engine, peer_text(context.peer()))
         await in_turns(self._note_offsets(request, {queue for queue, _ in refused}))
         return offset_pb.StoreConsumerOffsetsResponse(
             refused=[
@@ -176,12 +167,12 @@ class OffsetServicer(OffsetServiceServicer):
             kinds=(str, str, int),
         )
         unread = await in_turns(self._unread.walk())
-        read = self._changes.places(request.consumer_group, request.topic)
+        read = self._queries.places(request.consumer_group, request.topic)
         page = await wanted.page_in_turns(
             self._unread.with_places(read, unread),
             lambda place: (place.consumer_group, *place.queue),
         )
-        backlogs = await self._changes.backlogs(page.entries)
+        backlogs = await self._queries.backlogs(page.entries)
         lags = await in_turns(map(self._lag, backlogs))
         return offset_pb.ListConsumerLagsResponse(lags=lags, next_page_token=page.next_page_token)
 
@@ -208,7 +199,7 @@ class OffsetServicer(OffsetServiceServicer):
             delayed_count=0 if standing is None else standing.delayed_count,
             receiving=standing is not None,
             expired_count=self._expired_counts[place.consumer_group, place.queue],
-            stream_query=_stream_query(self._queries.find(place.consumer_group)),
+            stream_query=_stream_query(self._stream_queries.find(place.consumer_group)),
         )
 
     def _only_back(
@@ -217,7 +208,7 @@ class OffsetServicer(OffsetServiceServicer):
         target, group = self._target(request), request.consumer_group
 
         def back(queue: QueueKey) -> int | None:
-            wanted, known = target(queue), self._changes.known(group, queue)
+            wanted, known = target(queue), self._queries.known(group, queue)
             skips = wanted is not None and known is not None and wanted >= known
             return None if skips else wanted
 
@@ -228,12 +219,12 @@ class OffsetServicer(OffsetServiceServicer):
     ) -> Callable[[QueueKey], int | None]:
         target = request.WhichOneof("target")
         if target == "earliest":
-            return self._changes.earliest if request.earliest else self._changes.latest
+            return self._queries.earliest if request.earliest else self._queries.latest
         if target == "time":
             # Store times are cut to whole milliseconds, so this one is too: no message that was
             # stored after it is skipped.
             timestamp_ms = milliseconds_of(request.time, "time")
-            return lambda queue: self._changes.at_time(queue, timestamp_ms)
+            return lambda queue: self._queries.at_time(queue, timestamp_ms)
         if target == "table":
             table = dict(request.table.queue_offsets)
             if not table or min(table) < 0:
