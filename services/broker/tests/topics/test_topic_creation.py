@@ -6,7 +6,7 @@ import pytest
 
 from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane_broker.topics.system_topics import system_topics
-from ariane_broker.topics.topic_changes import TopicChanges
+from ariane_broker.topics.topic_changes import TopicChanges, TopicEffects
 from ariane_broker.topics.topic_limits import TopicLimits
 from ariane_broker.topics.topic_table import TopicChange, TopicTable
 from ariane_broker.topics.unread_queues import UnreadQueues
@@ -30,14 +30,16 @@ class Creations:
             self.table,
             TopicLimits(topics_max=400, queues_max=1500, group_topics_max=2),
             UnreadQueues(None, self.table, None),
-            save=self.save,
-            announce=self.announce,
-            copied=self.copied,
-            reserve_epoch=self.announce,
-            delete_queues=self.announce,
-            forget=self.announce,
-            save_forgotten=self.settle,
-            wake_queue=lambda queue: None,
+            TopicEffects(
+                save=self.save,
+                announce=self.announce,
+                copied=self.copied,
+                reserve_epoch=self.announce,
+                delete_queues=self.announce,
+                forget=self.announce,
+                save_forgotten=self.settle,
+                wake_queue=lambda queue: None,
+            ),
             auto_create_queue_count=2,
         )
 

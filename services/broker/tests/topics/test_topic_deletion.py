@@ -11,7 +11,7 @@ import pytest
 
 from ariane.broker.v1 import topic_service_pb2 as topic_pb
 from ariane.common.v1 import message_pb2 as message_pb
-from ariane_broker.topics.topic_changes import TopicChanges
+from ariane_broker.topics.topic_changes import TopicChanges, TopicEffects
 from ariane_broker.topics.topic_limits import TopicLimits
 from ariane_broker.topics.topic_table import TopicTable
 from ariane_broker.topics.unread_queues import UnreadQueues
@@ -196,14 +196,16 @@ class Deletions:
             self.table,
             TopicLimits(10_000, 100_000, 8_000),
             UnreadQueues(None, self.table, None),
-            save=self.save,
-            announce=self.announce,
-            copied=self.announce,
-            reserve_epoch=self.announce,
-            delete_queues=self.delete_queues,
-            forget=self.forget,
-            save_forgotten=self.settle,
-            wake_queue=lambda queue: None,
+            TopicEffects(
+                save=self.save,
+                announce=self.announce,
+                copied=self.announce,
+                reserve_epoch=self.announce,
+                delete_queues=self.delete_queues,
+                forget=self.forget,
+                save_forgotten=self.settle,
+                wake_queue=lambda queue: None,
+            ),
             auto_create_queue_count=4,
         )
 

@@ -27,7 +27,7 @@ from ariane_broker.log.room import LogRoom
 from ariane_broker.naming.room import NamingRoom
 from ariane_broker.read.queue_lookup import QueueLookup
 from ariane_broker.state.room import StateRoom
-from ariane_broker.topics.topic_changes import TopicChanges
+from ariane_broker.topics.topic_changes import TopicChanges, TopicEffects
 from ariane_broker.topics.topic_limits import TopicLimits
 from ariane_broker.topics.unread_queues import UnreadQueues
 from ariane_servicekit import get_logger, in_turns, new_id
@@ -62,19 +62,11 @@ def clients_room(
     settings, saved_offsets = environment.settings, state.saved_offsets
     copied = log.primary.state_copied if log.primary is not None else _nobody_copies
     unread = UnreadQueues(log.store, state.topics, state.offsets)
-    save_epochs = _saver(state.files.epochs, environment.threads.state)
     topic_changes = TopicChanges(
         state.topics,
         TopicLimits(settings.topics_max, settings.queues_max, 2 * settings.groups_max),
         unread,
-        save=_saver(state.files.topics, environment.threads.state),
-        announce=partial(_announce_topics, naming, copied),
-        copied=copied,
-        reserve_epoch=partial(_reserve_epoch, state.epochs, save_epochs, copied),
-        delete_queues=partial(_delete_queues, log, environment.threads.keeper),
-        forget=partial(forget_topics, state, log),
-        save_forgotten=partial(_save_forgotten, state, log, save_epochs),
-        wake_queue=log.held.wake,
+        _topic_effects(environment, state, log, naming, copied),
         auto_create_queue_count=settings.default_queue_count if settings.auto_create_topics else 0,
     )
     group_changes = GroupChanges(
@@ -125,6 +117,26 @@ def clients_room(
         conflicts=conflicts,
         locking=QueueLocking(state.locks, clients, state.topics, state.saved_locks, copied=copied),
         unread=unread,
+    )
+
+
+def _topic_effects(
+    environment: Environment,
+    state: StateRoom,
+    log: LogRoom,
+    naming: NamingRoom,
+    copied: Callable[[], Awaitable[None]],
+) -> TopicEffects:
+    save_epochs = _saver(state.files.epochs, environment.threads.state)
+    return TopicEffects(
+        save=_saver(state.files.topics, environment.threads.state),
+        announce=partial(_announce_topics, naming, copied),
+        copied=copied,
+        reserve_epoch=partial(_reserve_epoch, state.epochs, save_epochs, copied),
+        delete_queues=partial(_delete_queues, log, environment.threads.keeper),
+        forget=partial(forget_topics, state, log),
+        save_forgotten=partial(_save_forgotten, state, log, save_epochs),
+        wake_queue=log.held.wake,
     )
 
 

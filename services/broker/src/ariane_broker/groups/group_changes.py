@@ -154,7 +154,7 @@ class GroupChanges:
         try:
             made = await make_whole(self._lock, make)
         except ServiceError:
-            await self._copied()  # A repeated call must not be told too early that it is done.
+            await self._copied()  # A repeated call must not succeed too early.
             raise
         await self._copied()
         return made

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from ariane_broker.durable.whole_changes import make_whole
@@ -54,6 +55,31 @@ class _Creation(NamedTuple):
     """Whether an existing topic is enough, independent of its settings."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicEffects:
+    """What a change of topics does beside the table."""
+
+    save: Callable[[dict[str, Any]], Awaitable[None]]
+    """Writes the file of topics; returns once it is durable."""
+    announce: Callable[[], Awaitable[None]]
+    """Informs name servers and replicas at once; waits for name servers only for a moment."""
+    copied: Callable[[], Awaitable[None]]
+    """Waits until replicas have all changes."""
+    reserve_epoch: Callable[[], Awaitable[None]]
+    """Returns once the epoch that the next ``forget`` begins is durable, also on replicas."""
+    delete_queues: Callable[[Collection[str]], Awaitable[None]]
+    """Deletes all queues of topics durably, or none; they are gone for readers before it first
+    waits."""
+    forget: Callable[[Collection[str]], Awaitable[None]]
+    """Forgets the offsets and sequences that groups and producers had in topics. It begins an epoch
+    before it first waits, and may take several turns of the loop: nobody can make a topic of the
+    same name meanwhile."""
+    save_forgotten: Callable[[], Awaitable[None]]
+    """Returns once it is durable that this was forgotten."""
+    wake_queue: Callable[[QueueKey], None]
+    """Wakes pulls that wait for a queue."""
+
+
 class TopicChanges:
     """All changes to the set of topics while the broker serves."""
 
@@ -62,42 +88,17 @@ class TopicChanges:
         table: TopicTable,
         limits: TopicLimits,
         unread: UnreadQueues,
+        effects: TopicEffects,
         *,
-        save: Callable[[dict[str, Any]], Awaitable[None]],
-        announce: Callable[[], Awaitable[None]],
-        copied: Callable[[], Awaitable[None]],
-        reserve_epoch: Callable[[], Awaitable[None]],
-        delete_queues: Callable[[Collection[str]], Awaitable[None]],
-        forget: Callable[[Collection[str]], Awaitable[None]],
-        save_forgotten: Callable[[], Awaitable[None]],
-        wake_queue: Callable[[QueueKey], None],
         auto_create_queue_count: int,
     ) -> None:
-        """``save`` and ``save_forgotten`` return once the change is durable.
-
-        ``announce`` tells name servers and replicas at once; it waits for name servers only for a
-        moment. ``copied`` waits until replicas have all changes. ``reserve_epoch`` returns once the
-        epoch that the next ``forget`` begins is durable, also there. ``delete_queues`` deletes all
-        queues of topics durably, or none; they are gone for readers before it first waits.
-        ``forget`` forgets the offsets and sequences that groups and producers had in topics; it
-        begins an epoch before it first waits, and may take several turns of the loop: nobody can
-        make a topic of the same name meanwhile.
-        ``wake_queue`` wakes pulls that wait for a queue. ``auto_create_queue_count``: queues of a
-        topic that a send creates; 0 if sends may not.
-        """
+        """``auto_create_queue_count``: queues of a topic that a send makes; 0 if sends may not."""
         self.find = table.find
         """As ``TopicTable.find``."""
         self._table = table
         self._limits = limits
         self._unread = unread
-        self._save = save
-        self._announce = announce
-        self._copied = copied
-        self._reserve_epoch = reserve_epoch
-        self._delete_queues = delete_queues
-        self._forget = forget
-        self._save_forgotten = save_forgotten
-        self._wake_queue = wake_queue
+        self._effects = effects
         self._lock = asyncio.Lock()
         self._creations = BatchedWork(self._lock, self._create_all)
         self._deletions = BatchedWork(self._lock, self._delete_all)
@@ -116,9 +117,9 @@ class TopicChanges:
         try:
             config = await self._creations.do(_Creation(topic, change, may_stand=False))
         except ServiceError:
-            await self._copied()  # A repeated call must not be told too early that it is done.
+            await self._effects.copied()  # A repeated call must not succeed too early.
             raise
-        await self._announce()
+        await self._effects.announce()
         return config
 
     async def create_for_send(self, topic: str) -> TopicConfig | None:
@@ -154,7 +155,7 @@ class TopicChanges:
                 TOPIC_LIMIT_REACHED.
         """
         config = await make_whole(self._lock, lambda: self._update(topic, change))
-        await self._announce()
+        await self._effects.announce()
         return config
 
     async def _update(self, topic: str, change: TopicChange) -> TopicConfig:
@@ -181,9 +182,9 @@ class TopicChanges:
         try:
             await self._deletions.do(topic)
         except ServiceError:
-            await self._copied()  # As above.
+            await self._effects.copied()  # As above.
             raise
-        await self._announce()
+        await self._effects.announce()
 
     async def delete_for_group(self, topic: str) -> None:
         """Delete the retry topic or the dead letters of a group, if they exist."""
@@ -194,18 +195,20 @@ class TopicChanges:
         except ServiceError as error:
             if error.row.name != "TOPIC_NOT_FOUND":
                 raise
-        await self._announce()
+        await self._effects.announce()
 
     async def _wake_readers(self, before: TopicConfig | None) -> None:
         """Wake the pulls that wait for queues of the topic, so that they see the change."""
         if before is not None:
             queue_ids = range(before.read_queue_count)
-            await in_turns(self._wake_queue(QueueKey(before.topic, each)) for each in queue_ids)
+            await in_turns(
+                self._effects.wake_queue(QueueKey(before.topic, each)) for each in queue_ids
+            )
 
     async def _create_if_missing(self, topic: str, queue_count: int) -> TopicConfig:
         change = TopicChange(read_queue_count=queue_count, write_queue_count=queue_count)
         config = await self._creations.do(_Creation(topic, change, may_stand=True))
-        await self._announce()
+        await self._effects.announce()
         return config
 
     async def _create_all(self, waiting: Sequence[Waiting[_Creation, TopicConfig]]) -> None:
@@ -268,30 +271,30 @@ class TopicChanges:
     async def _remove(self, topics: list[str]) -> None:
         if len(self._forgotten) > _FORGOTTEN_MAX:
             await self._settle_forgotten()
-        await self._reserve_epoch()
+        await self._effects.reserve_epoch()
         await self._save_with(without=topics)
         configs = [self._table.get(topic) for topic in topics]
         self._table.remove(*topics)
         try:
-            await self._delete_queues(topics)
+            await self._effects.delete_queues(topics)
         except BaseException:
             # Nothing was deleted: the topics stay as they were.
             self._table.put(*configs)
             await self._save_with()
             raise
         self._forgotten.update(topics)
-        await self._forget(topics)
+        await self._effects.forget(topics)
         for config in configs:
             await self._wake_readers(config)
 
     async def _settle_forgotten(self) -> None:
         """Wait until no file has offsets or sequences of deleted topics."""
-        await self._save_forgotten()
+        await self._effects.save_forgotten()
         self._forgotten.clear()
 
     async def _save_with(self, *configs: TopicConfig, without: Collection[str] = ()) -> None:
         (document,) = await in_turns(self._table.documented_with(*configs, without=without))
-        await self._save(document)
+        await self._effects.save(document)
 
     async def _put(self, *configs: TopicConfig) -> None:
         if not self._forgotten.isdisjoint([config.topic for config in configs]):
