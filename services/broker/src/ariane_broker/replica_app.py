@@ -13,9 +13,9 @@ from ariane_broker.following.log_checking import STEP_S, LogChecking
 from ariane_broker.following.log_mending import LogMending
 from ariane_broker.following.lost_end import LostEnd
 from ariane_broker.following.replica_client import ReplicaClient, ReplicaIdentity
-from ariane_broker.following.replica_life import ReplicaLife
+from ariane_broker.following.replica_life import ReplicaLife, ReplicaParts
 from ariane_broker.following.replica_registration import ReplicaRegistration
-from ariane_broker.following.standing import OwnLog, Standing
+from ariane_broker.following.standing import Member, OwnLog, OwnStore, Standing
 from ariane_broker.log.log_epochs import LogEpochs
 from ariane_broker.log.room import LogRoom, log_room
 from ariane_broker.naming.room import own_registration
@@ -129,7 +129,7 @@ def _gate(
 ) -> ReplicaLogGate:
     return ReplicaLogGate(
         primary_address,
-        is_told=lambda: taker.confirmed is not None,
+        knows_confirmed=lambda: taker.confirmed is not None,
         is_agreeing=lambda: client().is_agreeing,
         agreement_count=lambda: client().agreement_count,
     )
@@ -210,9 +210,7 @@ def compose_replica(environment: Environment, on_won: Callable[[WonElection], No
         ReplicaOperations(names, row, status), store
     )
     servicers["PullService"] = reading.pulls
-    life = ReplicaLife(
-        environment,
-        log,
+    parts = ReplicaParts(
         make_standing=_standings(environment, row, log, lost_end, mark),
         client=client,
         registration=ReplicaRegistration(partial(own_registration, environment, reading.topics)),
@@ -226,6 +224,7 @@ def compose_replica(environment: Environment, on_won: Callable[[WonElection], No
         hiding=reading.hiding,
         checking=_checking(environment, store, client),
     )
+    life = ReplicaLife(environment, log, parts)
     return life
 
 
@@ -259,18 +258,18 @@ def _standings(
     def make(address: str, may_lack_end: bool) -> Standing:
         return Standing(
             row,
-            settings.broker_id,
-            address,
+            Member(settings.broker_id, address, Wish(settings.primary_preference, settings.zone)),
+            OwnStore(
+                log=lambda: _own_log(log, settings.disk_force_ratio),
+                mark=mark,
+                is_new=not log.store.copying.epochs,
+                may_lack_end=may_lack_end,
+                settle=settle,
+            ),
             lease_s=settings.primary_lease_s,
-            may_lack_end=may_lack_end,
-            settle=settle,
-            is_new=not log.store.copying.epochs,
             begins_anew=settings.accept_set_loss,
-            log=lambda: _own_log(log, settings.disk_force_ratio),
-            mark=mark,
             draw_set_id=lambda: new_id(environment.chance),
             monotonic=environment.clock.monotonic,
-            wish=Wish(settings.primary_preference, settings.zone),
         )
 
     return make

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import pytest
 
 from ariane_broker.following.lost_end import LostEnd
-from ariane_broker.following.standing import OwnLog, Standing
+from ariane_broker.following.standing import Member, OwnLog, OwnStore, Standing
 from ariane_broker.replication.copies import Copies
 from ariane_broker.replication.reign import Reign
 from ariane_broker.replication.replica_set import Wish
@@ -131,18 +131,18 @@ class Node:
         self.following = None
         self.standing = Standing(
             WorldRow(self),
-            self.id,
-            f"node{self.id}",
+            Member(self.id, f"node{self.id}", Wish(self.id % 2, "ab"[self.id // 2 % 2])),
+            OwnStore(
+                log=self.own_log,
+                mark=self.found_mark(),
+                is_new=False,
+                may_lack_end=lost_end.look(crashed=crashed),
+                settle=settle,
+            ),
             lease_s=LEASE_S,
-            may_lack_end=lost_end.look(crashed=crashed),
-            settle=settle,
-            is_new=False,
             begins_anew=False,
-            log=self.own_log,
-            mark=self.found_mark(),
             draw_set_id=lambda: "s",
             monotonic=self.monotonic,
-            wish=Wish(self.id % 2, "ab"[self.id // 2 % 2]),
         )
 
     def found_mark(self):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
-from ariane_broker.following.replica_life import ReplicaLife
+from ariane_broker.following.replica_life import ReplicaLife, ReplicaParts
 from ariane_broker.replication.replica_set import ReplicaSet
 from ariane_broker.replication.shared_row import RowUnreachable
 from ariane_servicekit import Address, SystemClock
@@ -39,18 +40,20 @@ async def life():
     life = ReplicaLife(
         SimpleNamespace(settings=settings, clock=SystemClock()),
         None,
-        make_standing=None,
-        client=Following(),
-        registration=SimpleNamespace(end=nothing),
-        rpc_services=(),
-        may_lack_end=None,
-        open_row=nothing,
-        close_row=None,
-        on_elected=None,
-        read_state=nothing,
-        hide=nothing,
-        hiding=None,
-        checking=None,
+        ReplicaParts(
+            make_standing=None,
+            client=Following(),
+            registration=SimpleNamespace(end=nothing),
+            rpc_services=(),
+            may_lack_end=None,
+            open_row=nothing,
+            close_row=None,
+            on_elected=None,
+            read_state=nothing,
+            hide=nothing,
+            hiding=None,
+            checking=None,
+        ),
     )
     row = ReplicaSet().begun(0, "h:0", set_id="s").at(1, "h:1").elected(0, 1)
     life._standing = SimpleNamespace(
@@ -61,7 +64,7 @@ async def life():
 
 
 async def test_it_follows_only_while_its_standing_allows_that(life):
-    followed = life._client.whom
+    followed = life._parts.client.whom
     for may_follow, whom in (
         (False, []),
         (True, [("h:0", 1)]),
@@ -84,7 +87,8 @@ async def test_it_stands_in_routes_also_while_the_database_is_away(life):
     async def end():
         told.append("left")
 
-    life._registration = SimpleNamespace(begin=lambda *where: told.append(where), end=end)
+    registration = SimpleNamespace(begin=lambda *where: told.append(where), end=end)
+    life._parts = replace(life._parts, registration=registration)
     life._standing.may_follow = True
     await life._turn()
     await asyncio.sleep(0)
@@ -108,7 +112,10 @@ async def test_a_start_that_is_cut_short_confirms_nothing(life, tmp_path):
         raise OSError("disk")
 
     store = Store(path, config)
-    life._log, life._may_lack_end = SimpleNamespace(store=store), fail
+    life._log, life._parts = (
+        SimpleNamespace(store=store),
+        replace(life._parts, may_lack_end=fail),
+    )
     with pytest.raises(OSError, match="disk"):
         life._open_store(Address("127.0.0.1", 1))
     store.close()

@@ -6,7 +6,7 @@ import errno
 
 import pytest
 
-from ariane_broker.following.standing import OwnLog, Standing
+from ariane_broker.following.standing import Member, OwnLog, OwnStore, Standing
 from ariane_broker.replication.replica_set import ReplicaSet
 from services.broker.tests.replication.kept_marks import Kept, mark_of
 
@@ -23,23 +23,20 @@ class TestStanding:
             log = OwnLog(set_id if epoch else "", epoch, 0, 900, confirmed=0)._replace(
                 **(log or {})
             )
-            what = {
-                "may_lack_end": False,
-                "is_new": not epoch,
-                "begins_anew": False,
-                "lease_s": 5.0,
-                **what,
-            }
-            return Standing(
-                rows[broker_id],
-                broker_id,
-                address or f"h:{broker_id}",
-                settle=settle,
+            store = OwnStore(
                 log=lambda: log,
                 mark=mark_of(mark or Kept(), broker_id),
+                is_new=what.pop("is_new", not epoch),
+                may_lack_end=what.pop("may_lack_end", False),
+                settle=settle,
+            )
+            return Standing(
+                rows[broker_id],
+                Member(broker_id, address or f"h:{broker_id}"),
+                store,
                 draw_set_id=lambda: "drawn",
                 monotonic=lambda: self.now,
-                **what,
+                **{"begins_anew": False, "lease_s": 5.0, **what},
             )
 
         return standing

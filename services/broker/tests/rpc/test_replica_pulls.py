@@ -43,7 +43,7 @@ def store(tmp_path):
 class Following:
     """What a replica's following says of its log."""
 
-    is_told = True
+    knows_confirmed = True
     is_agreeing = False
     agreement_count = 1
 
@@ -57,7 +57,7 @@ def following():
 def gate(following):
     return ReplicaLogGate(
         lambda: "b:1",
-        is_told=lambda: following.is_told,
+        knows_confirmed=lambda: following.knows_confirmed,
         is_agreeing=lambda: following.is_agreeing,
         agreement_count=lambda: following.agreement_count,
     )
@@ -94,7 +94,7 @@ async def test_it_refuses_all_before_a_primary_has_told_what_is_confirmed(
     # Also when its log is empty: it would say that there is no such topic.
     empty = Store(tmp_path / "empty", StoreConfig(segment_bytes=1 << 20))
     empty.recover(("127.0.0.1", 1))
-    following.is_told = False
+    following.knows_confirmed = False
     await refuses_all(ReplicaPulls(lambda: "b:1", Servicer(), empty, gate))
     empty.close()
 

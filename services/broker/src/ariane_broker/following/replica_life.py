@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Final
 
 from grpc import aio
@@ -61,47 +62,44 @@ OPEN_WHILE_DRAINING: Final = frozenset({"/ariane.replication.v1.ReplicaSetServic
 _log = get_logger(__name__)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaParts:
+    """What a replica consists of, beside its log."""
+
+    make_standing: Callable[[str, bool], Standing]
+    """Takes the replica's address, and whether its log may lack its end."""
+    client: ReplicaClient
+    """Follows a primary."""
+    registration: ReplicaRegistration
+    """Its own registration with the name servers, while the set has no primary."""
+    rpc_services: Sequence[RpcService]
+    """Its gRPC services."""
+    may_lack_end: Callable[[bool], bool]
+    """Whether the log may lack its end, from whether the previous process has crashed. It blocks,
+    and keeps the answer over starts."""
+    open_row: Callable[[], Awaitable[None]]
+    """Opens the shared row."""
+    close_row: Callable[[], None]
+    """Closes it; blocks."""
+    on_elected: Callable[[Elected], None]
+    """Called with an election that was won; the shared row then stays open."""
+    read_state: Callable[[], Awaitable[None]]
+    """Reads the topics that readers need."""
+    hide: Callable[[], Awaitable[None]]
+    """Hides messages that are too old for their topics, or purged."""
+    hiding: Loop
+    """Does so again and again."""
+    checking: Loop
+    """Looks for damage in the log."""
+
+
 class ReplicaLife:
     """The life of a replica, run by servicekit: opens the store, follows, stands for election."""
 
-    def __init__(
-        self,
-        environment: Environment,
-        log: LogRoom,
-        *,
-        make_standing: Callable[[str, bool], Standing],
-        client: ReplicaClient,
-        registration: ReplicaRegistration,
-        rpc_services: Sequence[RpcService],
-        may_lack_end: Callable[[bool], bool],
-        open_row: Callable[[], Awaitable[None]],
-        close_row: Callable[[], None],
-        on_elected: Callable[[Elected], None],
-        read_state: Callable[[], Awaitable[None]],
-        hide: Callable[[], Awaitable[None]],
-        hiding: Loop,
-        checking: Loop,
-    ) -> None:
-        """``make_standing`` takes the replica's address, and whether its log may lack its end.
-
-        ``may_lack_end`` tells that from whether the previous process has crashed; it blocks, and
-        keeps the answer over starts. ``on_elected`` is called with an election that was won; the
-        shared row then stays open. ``hide`` hides messages that are too old for their topics, or
-        purged, and ``hiding`` does so again and again. ``checking`` looks for damage in the log.
-        """
+    def __init__(self, environment: Environment, log: LogRoom, parts: ReplicaParts) -> None:
         self._environment = environment
         self._log = log
-        self._make_standing = make_standing
-        self._client = client
-        self._registration = registration
-        self._may_lack_end = may_lack_end
-        self._open_row = open_row
-        self._close_row = close_row
-        self._on_elected = on_elected
-        self._read_state = read_state
-        self._hide = hide
-        self._hiding = hiding
-        self._checking = checking
+        self._parts = parts
         self._standing: Standing | None = None
         self._following: asyncio.Task[None] | None = None
         self._followed = ("", 0)
@@ -117,7 +115,7 @@ class ReplicaLife:
             interval_s=settings.primary_lease_s / TURNS_PER_LEASE,
             clock=environment.clock,
         )
-        self.rpc_services = rpc_services
+        self.rpc_services = parts.rpc_services
         """Its gRPC services."""
 
     @property
@@ -179,12 +177,12 @@ class ReplicaLife:
         loop = asyncio.get_running_loop()
         try:
             lacks_end = await loop.run_in_executor(threads.state, self._open_store, reached)
-            await self._read_state()
-            await self._hide()
+            await self._parts.read_state()
+            await self._parts.hide()
         except (StorageError, OSError) as error:
             raise StartRefused(str(error)) from error
-        self._standing = self._make_standing(str(reached), lacks_end)
-        await self._open_row()
+        self._standing = self._parts.make_standing(str(reached), lacks_end)
+        await self._parts.open_row()
 
     def _open_store(self, address: Address) -> bool:
         """Whether the log may lack its end: asked before anything can close the store. Blocks."""
@@ -192,7 +190,7 @@ class ReplicaLife:
         store.recover(store_host(address), progress=RecoveryProgress())
         # Until a primary reports more: the offset that was known when this broker stopped.
         store.copying.confirm_up_to(store.recovery.confirmed_offset)
-        return self._may_lack_end(store.recovery.crashed)
+        return self._parts.may_lack_end(store.recovery.crashed)
 
     async def serve_started(self, address: Address) -> None:  # noqa: ARG002 - it is known already
         """Start to read the row, and wait a while for a primary.
@@ -200,8 +198,8 @@ class ReplicaLife:
         The process reports that it is ready once the replica follows, or is primary.
         """
         self._log.keeping.start()
-        self._hiding.start()
-        self._checking.start()
+        self._parts.hiding.start()
+        self._parts.checking.start()
         self._watching.start(at_once=True)
         with suppress(TimeoutError):
             async with asyncio.timeout(
@@ -213,7 +211,7 @@ class ReplicaLife:
         """Stop following."""
         await self._watching.stop()
         await self._stop_following()
-        await self._registration.end()
+        await self._parts.registration.end()
 
     async def stop(self) -> None:
         """Stop, flush, close the store.
@@ -224,8 +222,8 @@ class ReplicaLife:
         threads, loop = self._environment.threads, asyncio.get_running_loop()
         await self._watching.stop()
         await self._stop_following()
-        await self._hiding.stop()
-        await self._checking.stop()
+        await self._parts.hiding.stop()
+        await self._parts.checking.stop()
         await self._log.keeping.stop()
         await asyncio.to_thread(threads.flusher.shutdown)
         await asyncio.to_thread(threads.keeper.shutdown)
@@ -238,7 +236,7 @@ class ReplicaLife:
         finally:
             await asyncio.to_thread(threads.state.shutdown)
             if self._elected is None:
-                await asyncio.to_thread(self._close_row)
+                await asyncio.to_thread(self._parts.close_row)
 
     async def _turn(self) -> None:
         if self._elected is not None or self._standing is None:
@@ -254,7 +252,7 @@ class ReplicaLife:
         self._is_row_away = False
         if elected is not None:
             self._elected = elected
-            self._on_elected(elected)
+            self._parts.on_elected(elected)
             self._environment.stop.request("elected as primary", anew=True)
             return
         known = self._standing.replica_set
@@ -267,10 +265,10 @@ class ReplicaLife:
         follows = bool(self._followed[0]) and not self._trouble
         known = standing.replica_set
         if standing.has_primary or follows:
-            await self._registration.end()
+            await self._parts.registration.end()
         elif known is not None:
             route_id = known.route_id(self._environment.settings.broker_id)
-            self._registration.begin(route_id, self._reached)
+            self._parts.registration.begin(route_id, self._reached)
 
     async def _follow_whom(self, known: ReplicaSet, *, may_follow: bool) -> None:
         """Follow the primary of the row, and no other."""
@@ -300,7 +298,7 @@ class ReplicaLife:
         logged = ""
         while True:
             try:
-                await self._client.follow(address, epoch, self._follow_begun)
+                await self._parts.client.follow(address, epoch, self._follow_begun)
                 trouble = "the primary has ended the stream"
             except StorePoisoned as error:
                 self._environment.stop.request(str(error), exit_status=ExitStatus.FAULT)

@@ -62,49 +62,59 @@ class OwnLog(NamedTuple):
     """Why it cannot grow; empty if it can."""
 
 
+class OwnStore(NamedTuple):
+    """What a broker's own store is, as it was found at the start."""
+
+    log: Callable[[], OwnLog]
+    """Returns the present state of its log."""
+    mark: StoreMark
+    """Its mark."""
+    is_new: bool
+    """Whether its log has no epoch yet."""
+    may_lack_end: bool
+    """Whether its log may have lost records on which the set relies."""
+    settle: Callable[[], Awaitable[None]]
+    """Awaited once the set no longer relies on them: the next start need not care."""
+
+
+class Member(NamedTuple):
+    """A broker as a member of its set."""
+
+    broker_id: int
+    """Its id."""
+    address: str
+    """Where others reach it."""
+    wish: Wish = NO_WISH
+    """What the operator has set of it."""
+
+
 class Standing:
     """One broker's part in the shared row while it is not primary."""
 
     def __init__(
         self,
         row: SharedRow,
-        broker_id: int,
-        address: str,
+        member: Member,
+        store: OwnStore,
         *,
         lease_s: float,
-        may_lack_end: bool,
-        settle: Callable[[], Awaitable[None]],
-        is_new: bool,
         begins_anew: bool,
-        log: Callable[[], OwnLog],
-        mark: StoreMark,
         draw_set_id: Callable[[], str],
         monotonic: Callable[[], float],
-        wish: Wish = NO_WISH,
     ) -> None:
-        """``may_lack_end``: whether the log may have lost records on which the set relies.
+        """``begins_anew``: whether this broker begins the set although its log has epochs.
 
-        ``settle`` is awaited once the set no longer relies on them: the next start need not care.
-        ``is_new``: whether the log has no epoch yet. ``begins_anew``: whether this broker begins
-        the set although its log has epochs. ``log`` returns the present state of its log,
-        ``mark`` is its store's, as it was found; ``draw_set_id`` returns the id of a set that
-        begins. ``wish`` is what the operator has set of this broker.
+        ``draw_set_id`` returns the id of a set that begins.
         """
         self._row = row
-        self._wish = wish
-        self._broker_id = broker_id
-        self._address = address
+        self._broker_id, self._address, self._wish = member
+        self._log, self._mark, self._is_new, self._may_lack_end, self._settle = store
         self._lease_s = lease_s
-        self._may_lack_end = may_lack_end
-        self._settle = settle
-        self._is_new = is_new
         self._begins_anew = begins_anew
-        self._log = log
-        self._mark = mark
         self._marked_s = 0.0
         self._draw_set_id = draw_set_id
         self._monotonic = monotonic
-        self._candidacy = Candidacy(broker_id, lease_s=lease_s)
+        self._candidacy = Candidacy(member.broker_id, lease_s=lease_s)
         self._had_place = False
         self._is_settled = False
         self._is_marked = False

@@ -38,7 +38,7 @@ class ReplicaLogGate:
     primary_address: Callable[[], str]
     """Returns the primary's address; empty while there is none."""
     _: KW_ONLY
-    is_told: Callable[[], bool]
+    knows_confirmed: Callable[[], bool]
     """Whether a primary has reported the confirmed offset."""
     is_agreeing: Callable[[], bool]
     """Whether the log is being cut to agree with a primary's."""
@@ -55,7 +55,7 @@ class ReplicaLogGate:
         Raises:
             ServiceError: BROKER_NOT_PRIMARY, also later.
         """
-        if self.is_agreeing() or not self.is_told():
+        if self.is_agreeing() or not self.knows_confirmed():
             raise broker_not_primary(self.primary_address())
         begun = self.agreement_count()
 
