@@ -28,14 +28,12 @@ from ariane_broker.spark_batches.records.batch_names import (
     check_batch,
     named_stages,
 )
-from ariane_broker.spark_batches.records.batch_progress import Progress
 from ariane_broker.spark_batches.records.batch_records import (
     BatchEvent,
     BatchKey,
     Contents,
     NamedAttempt,
     batch_record,
-    contents_rows,
 )
 from ariane_broker.spark_batches.records.batch_table import BatchTable
 from ariane_broker.topics.system_topics import BATCH_TOPIC
@@ -147,20 +145,7 @@ class BatchCommits:
             # The wait may have changed anything here.
             self._check_home(batch.query_id)
             offsets = [each.commit_log_offset for each in named_stages(self.table, batch, own)]
-            now_ms = self.now_ms()
-            parts_elsewhere = {} if others is None else {"others": others}
-            record = batch_record(
-                BatchEvent.COMMIT,
-                batch,
-                now_ms,
-                contents=contents_rows({batch.batch_id: contents}),
-                stages=offsets,
-                **parts_elsewhere,
-            )
-            appended = self.log.append_records(BATCH_TOPIC, [record])
-            place = int(appended.first_commit_log_offset)
-            progress = Progress(batch.batch_id, place, now_ms, {batch.batch_id: contents})
-            self.table.commit(batch, offsets, progress, others)
+            appended = self.telling.commit(batch, contents, offsets, others)
         finally:
             self.telling.undecided.pop(batch, None)
         # From here on the decision is final: it is confirmed before anybody hears of it.

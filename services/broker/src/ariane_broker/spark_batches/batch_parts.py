@@ -20,14 +20,12 @@ from ariane_broker.spark_batches.records.batch_names import (
     name_of,
     named_stages,
 )
-from ariane_broker.spark_batches.records.batch_progress import Progress
 from ariane_broker.spark_batches.records.batch_records import (
     BatchEvent,
     BatchKey,
     Contents,
     NamedAttempt,
     batch_record,
-    contents_rows,
 )
 from ariane_broker.spark_batches.records.batch_table import BatchTable
 from ariane_broker.spark_batches.records.sink_homes import SinkHome
@@ -163,19 +161,7 @@ class BatchParts:
     def _commit(self, batch: BatchKey, contents: Contents) -> None:
         """Write a decision of the home, with the part of the batch that is prepared under it."""
         parts = self.table.agreements.prepared.get(batch, {})
-        stages = parts.get(contents.decision_id, ())
-        now_ms = self.now_ms()
-        record = batch_record(
-            BatchEvent.COMMIT,
-            batch,
-            now_ms,
-            contents=contents_rows({batch.batch_id: contents}),
-            stages=stages,
-        )
-        appended = self.log.append_records(BATCH_TOPIC, [record])
-        place = int(appended.first_commit_log_offset)
-        progress = Progress(batch.batch_id, place, now_ms, {batch.batch_id: contents})
-        self.table.commit(batch, stages, progress)
+        self.telling.commit(batch, contents, parts.get(contents.decision_id, ()))
 
     def _knows(self, batch: BatchKey, decision_id: int) -> bool:
         """Whether a decision is kept here, and what was prepared under it is not waiting."""

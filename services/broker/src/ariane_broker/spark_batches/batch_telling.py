@@ -15,18 +15,21 @@ from ariane_broker.errors.transactions import (
     sink_not_found,
 )
 from ariane_broker.log.broker_log import BrokerLog
+from ariane_broker.spark_batches.records.batch_progress import Progress
 from ariane_broker.spark_batches.records.batch_records import (
     BatchEvent,
     BatchKey,
     Contents,
     NamedAttempt,
     batch_record,
+    contents_rows,
 )
 from ariane_broker.spark_batches.records.batch_table import BatchTable
 from ariane_broker.spark_batches.records.sink_homes import HomeNote, SinkHome, note_json
 from ariane_broker.spark_batches.sink_peers import Fate, HomeElsewhere, PeerGone, SinkPeers
 from ariane_broker.topics.system_topics import BATCH_TOPIC
 from ariane_servicekit import ServiceError, ServicekitError, get_logger
+from ariane_storage.writing.append import Appended
 
 _log = get_logger(__name__)
 
@@ -88,6 +91,36 @@ class BatchTelling:
             self.undecided.pop(batch, None)
             raise
         return sorted(parts) if names else None
+
+    def commit(
+        self,
+        batch: BatchKey,
+        contents: Contents,
+        stages: Sequence[int],
+        others: Sequence[str] | None = None,
+    ) -> Appended:
+        """Write the record that decides about a batch.
+
+        Args:
+            batch: The batch.
+            contents: Its contents.
+            stages: Commit-log offsets of the stages here, in the order of publication.
+            others: Other brokers with parts of it, which are to be told; None if nobody is.
+
+        Raises:
+            StorageError: It is not decided.
+        """
+        now_ms = self.now_ms()
+        says: dict[str, object] = {} if others is None else {"others": others}
+        rows = contents_rows({batch.batch_id: contents})
+        record = batch_record(
+            BatchEvent.COMMIT, batch, now_ms, contents=rows, stages=stages, **says
+        )
+        appended = self.log.append_records(BATCH_TOPIC, [record])
+        place = int(appended.first_commit_log_offset)
+        progress = Progress(batch.batch_id, place, now_ms, {batch.batch_id: contents})
+        self.table.commit(batch, stages, progress, others)
+        return appended
 
     async def tell(self, query_id: str) -> set[str]:
         """Tell the other brokers of a query what they do not know yet.
