@@ -10,9 +10,9 @@ from ariane_wire.client.connection import ClientConnection
 from ariane_wire.options import ChannelOptions, ServerOptions
 from ariane_wire.protocol import allowance, frames
 from ariane_wire.protocol.assembly import MemoryLedger
-from ariane_wire.protocol.header_blocks import BlockMemory
-from ariane_wire.protocol.header_fields import METHOD_POST, SCHEME_HTTP, literal, path
-from ariane_wire.protocol.heads import parse_request, parse_response
+from ariane_wire.protocol.headers.header_blocks import BlockMemory
+from ariane_wire.protocol.headers.header_fields import METHOD_POST, SCHEME_HTTP, literal, path
+from ariane_wire.protocol.headers.heads import parse_request, parse_response
 from ariane_wire.protocol.stream import Stream
 from ariane_wire.server.connection import ServerConnection
 

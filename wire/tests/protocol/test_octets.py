@@ -9,10 +9,11 @@ from hpack import Decoder
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ariane_wire.protocol import frames, header_fields, metadata
+from ariane_wire.protocol import frames
 from ariane_wire.protocol.assembly import Assembly, MemoryLedger, MemoryShare, MessageRefused
 from ariane_wire.protocol.faults import StreamFault
-from ariane_wire.protocol.heads import parse_request, parse_response
+from ariane_wire.protocol.headers import header_fields, metadata
+from ariane_wire.protocol.headers.heads import parse_request, parse_response
 from ariane_wire.server import replies
 
 

@@ -22,7 +22,7 @@ from ariane_wire.client.method import Method
 from ariane_wire.client.unary_call import UnaryUnaryCall
 from ariane_wire.errors import CallFailed
 from ariane_wire.protocol.compression import NAMES
-from ariane_wire.protocol.metadata import metadata_octets
+from ariane_wire.protocol.headers.metadata import metadata_octets
 
 if TYPE_CHECKING:
     from ariane_wire.blocking.channel import BlockingChannel

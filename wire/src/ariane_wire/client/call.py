@@ -15,9 +15,9 @@ from ariane_wire.protocol.assembly import MessageRefused, too_long
 from ariane_wire.protocol.compression import DecompressedTooLong, compress, decompress
 from ariane_wire.protocol.faults import StreamFault
 from ariane_wire.protocol.frames import ErrorCode, checked_message, error_name
-from ariane_wire.protocol.header_blocks import HeaderListTooLong
-from ariane_wire.protocol.heads import ResponseHead
-from ariane_wire.protocol.metadata import LIMIT_KEY, NOTES, SIZE_KEY, UNPROCESSED_KEY, Pairs
+from ariane_wire.protocol.headers.header_blocks import HeaderListTooLong
+from ariane_wire.protocol.headers.heads import ResponseHead
+from ariane_wire.protocol.headers.metadata import LIMIT_KEY, NOTES, SIZE_KEY, UNPROCESSED_KEY, Pairs
 from ariane_wire.protocol.statuses import status_of_http, status_of_number, status_of_reset
 from ariane_wire.protocol.stream import Stream
 from ariane_wire.transport.callbacks import call_back

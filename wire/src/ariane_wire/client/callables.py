@@ -18,7 +18,7 @@ from ariane_wire.client.request_stream import Requests
 from ariane_wire.client.unary_call import UnaryUnaryCall
 from ariane_wire.errors import CallFailed
 from ariane_wire.protocol.compression import NAMES
-from ariane_wire.protocol.metadata import metadata_octets
+from ariane_wire.protocol.headers.metadata import metadata_octets
 
 if TYPE_CHECKING:
     from ariane_wire.client.channel import Channel

@@ -21,9 +21,9 @@ from ariane_wire.errors import CallFailed
 from ariane_wire.options import ChannelOptions
 from ariane_wire.protocol.assembly import MemoryLedger
 from ariane_wire.protocol.compression import ACCEPTED, NAMES
-from ariane_wire.protocol.header_blocks import BlockMemory
-from ariane_wire.protocol.header_fields import SCHEME_HTTP, SCHEME_HTTPS, authority, literal
-from ariane_wire.protocol.heads import parse_response
+from ariane_wire.protocol.headers.header_blocks import BlockMemory
+from ariane_wire.protocol.headers.header_fields import SCHEME_HTTP, SCHEME_HTTPS, authority, literal
+from ariane_wire.protocol.headers.heads import parse_response
 from ariane_wire.transport.addresses import parse_target
 from ariane_wire.transport.certificates import CertificateEnd, certificate_of
 from ariane_wire.transport.deadlines import Deadlines

@@ -10,9 +10,9 @@ from ariane_wire.protocol.assembly import MemoryLedger
 from ariane_wire.protocol.connection import Connection
 from ariane_wire.protocol.faults import ConnectionFault
 from ariane_wire.protocol.frames import HEAD, HEADERS, PREFACE, STREAM_ID_MAX, ErrorCode
-from ariane_wire.protocol.header_blocks import BlockMemory, HeaderListTooLong
-from ariane_wire.protocol.header_fields import TABLE_OFF
-from ariane_wire.protocol.heads import ResponseHead
+from ariane_wire.protocol.headers.header_blocks import BlockMemory, HeaderListTooLong
+from ariane_wire.protocol.headers.header_fields import TABLE_OFF
+from ariane_wire.protocol.headers.heads import ResponseHead
 
 if TYPE_CHECKING:
     from ariane_wire.client.call import ClientCall

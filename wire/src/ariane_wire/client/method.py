@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from grpc.aio import ClientInterceptor, Metadata
 
-from ariane_wire.protocol.header_fields import METHOD_POST, literal, path, timeout_field
-from ariane_wire.protocol.metadata import encode_metadata
+from ariane_wire.protocol.headers.header_fields import METHOD_POST, literal, path, timeout_field
+from ariane_wire.protocol.headers.metadata import encode_metadata
 
 BLOCKS_MAX: Final = 64
 """Timeouts whose blocks are kept: callers use few."""

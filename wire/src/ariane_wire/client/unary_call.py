@@ -10,7 +10,7 @@ from grpc import StatusCode, aio
 
 from ariane_wire.client.call import ClientCall
 from ariane_wire.protocol.frames import HEAD_AND_PREFIX, PREFIX_OCTETS
-from ariane_wire.protocol.heads import ResponseHead
+from ariane_wire.protocol.headers.heads import ResponseHead
 from ariane_wire.protocol.sending import SMALL_OCTETS
 
 if TYPE_CHECKING:

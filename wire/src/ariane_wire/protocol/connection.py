@@ -11,7 +11,7 @@ from ariane_wire.protocol.allowance import CONTINUATIONS_MAX
 from ariane_wire.protocol.assembly import MemoryLedger
 from ariane_wire.protocol.faults import ConnectionFault, StreamFault
 from ariane_wire.protocol.frames import WINDOW_MAX, ErrorCode, error_name
-from ariane_wire.protocol.header_blocks import (
+from ariane_wire.protocol.headers.header_blocks import (
     BlockMemory,
     BlockReader,
     Head,

@@ -14,8 +14,8 @@ from ariane_wire.protocol.assembly import MessageRefused, too_long
 from ariane_wire.protocol.compression import DecompressedTooLong, compress, decompress
 from ariane_wire.protocol.faults import StreamFault
 from ariane_wire.protocol.frames import PREFIX_OCTETS, ErrorCode
-from ariane_wire.protocol.heads import RequestHead
-from ariane_wire.protocol.metadata import (
+from ariane_wire.protocol.headers.heads import RequestHead
+from ariane_wire.protocol.headers.metadata import (
     LIMIT_KEY,
     SIZE_KEY,
     UNPROCESSED_KEY,

@@ -17,9 +17,9 @@ from ariane_wire.protocol.frames import (
     ping_frame,
     reset_frame,
 )
-from ariane_wire.protocol.header_blocks import BlockMemory, HeaderListTooLong
-from ariane_wire.protocol.header_fields import TABLE_OFF
-from ariane_wire.protocol.heads import RequestHead
+from ariane_wire.protocol.headers.header_blocks import BlockMemory, HeaderListTooLong
+from ariane_wire.protocol.headers.header_fields import TABLE_OFF
+from ariane_wire.protocol.headers.heads import RequestHead
 from ariane_wire.protocol.stream import Stream
 from ariane_wire.server import replies
 

@@ -10,7 +10,7 @@ from grpc import StatusCode, aio
 
 from ariane_wire.protocol.compression import NAMES
 from ariane_wire.protocol.frames import checked_message
-from ariane_wire.protocol.metadata import encode_metadata
+from ariane_wire.protocol.headers.metadata import encode_metadata
 from ariane_wire.protocol.statuses import status_of
 from ariane_wire.server.call import ServerCall
 from ariane_wire.server.identity import Identity

@@ -7,11 +7,11 @@ from typing import Final
 
 from grpc import StatusCode
 
-from ariane_wire.protocol import header_fields
 from ariane_wire.protocol.compression import ACCEPTED
 from ariane_wire.protocol.frames import END_HEADERS, END_STREAM, HEADERS
-from ariane_wire.protocol.header_fields import STATUS_200, literal
-from ariane_wire.protocol.metadata import Pairs, encode_metadata, escape_message
+from ariane_wire.protocol.headers import header_fields
+from ariane_wire.protocol.headers.header_fields import STATUS_200, literal
+from ariane_wire.protocol.headers.metadata import Pairs, encode_metadata, escape_message
 
 _CONTENT_TYPE: Final = literal(b"content-type", b"application/grpc")
 HEAD_BLOCK: Final = STATUS_200 + _CONTENT_TYPE + literal(b"grpc-accept-encoding", ACCEPTED.encode())

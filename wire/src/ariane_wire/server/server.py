@@ -17,9 +17,9 @@ from grpc import StatusCode, aio
 from ariane_wire.options import ServerOptions
 from ariane_wire.protocol.assembly import MemoryLedger, MemoryShare
 from ariane_wire.protocol.compression import NAMES
-from ariane_wire.protocol.header_blocks import BlockMemory
-from ariane_wire.protocol.heads import RequestHead, parse_request, request_form
-from ariane_wire.protocol.metadata import LIMIT_KEY
+from ariane_wire.protocol.headers.header_blocks import BlockMemory
+from ariane_wire.protocol.headers.heads import RequestHead, parse_request, request_form
+from ariane_wire.protocol.headers.metadata import LIMIT_KEY
 from ariane_wire.server.connection import ServerConnection
 from ariane_wire.server.context import CallContext
 from ariane_wire.server.identity import Identity

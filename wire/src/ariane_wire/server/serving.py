@@ -13,7 +13,7 @@ import grpc
 from grpc import StatusCode, aio
 
 from ariane_wire.protocol.frames import checked_message
-from ariane_wire.protocol.heads import RequestHead
+from ariane_wire.protocol.headers.heads import RequestHead
 
 if TYPE_CHECKING:
     from ariane_wire.server.context import CallContext

@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, Generic, Protocol, TypeVar
 
-from ariane_wire.protocol import huffman
-from ariane_wire.protocol.block_walk import FIELD_OCTETS, Span, value_spans
+from ariane_wire.protocol.headers import huffman
+from ariane_wire.protocol.headers.block_walk import FIELD_OCTETS, Span, value_spans
 
 Head_co = TypeVar("Head_co", covariant=True)
 Head = TypeVar("Head")

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
-from ariane_wire.protocol.block_patterns import Fields
 from ariane_wire.protocol.faults import StreamFault
 from ariane_wire.protocol.frames import ErrorCode
-from ariane_wire.protocol.header_fields import parse_timeout
-from ariane_wire.protocol.metadata import Pairs, decode_pair, text, unescape_message
+from ariane_wire.protocol.headers.block_patterns import Fields
+from ariane_wire.protocol.headers.header_fields import parse_timeout
+from ariane_wire.protocol.headers.metadata import Pairs, decode_pair, text, unescape_message
 
 TIMEOUT = b"grpc-timeout"
 

@@ -7,11 +7,11 @@ from hpack import Encoder
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ariane_wire.protocol import header_blocks
-from ariane_wire.protocol.block_patterns import PATTERNS_MAX, VARIED_MAX
 from ariane_wire.protocol.faults import ConnectionFault, StreamFault
-from ariane_wire.protocol.header_blocks import BlockMemory, BlockReader, HeaderListTooLong
-from ariane_wire.protocol.heads import parse_request, request_form
+from ariane_wire.protocol.headers import header_blocks
+from ariane_wire.protocol.headers.block_patterns import PATTERNS_MAX, VARIED_MAX
+from ariane_wire.protocol.headers.header_blocks import BlockMemory, BlockReader, HeaderListTooLong
+from ariane_wire.protocol.headers.heads import parse_request, request_form
 
 ALIKE = [(":method", "POST"), (":scheme", "http"), (":path", "/a/b"), (":authority", "here")]
 ALIKE += [("te", "trailers"), ("content-type", "application/grpc")]

@@ -14,10 +14,10 @@ from typing import Final, Generic, TypeVar
 from hpack import Decoder
 from hpack.exceptions import HPACKError, OversizedHeaderListError
 
-from ariane_wire.protocol.block_patterns import BlockPatterns, Fields, FormOf
-from ariane_wire.protocol.block_walk import TooManyFields, plain_block
 from ariane_wire.protocol.faults import ConnectionFault
 from ariane_wire.protocol.frames import ErrorCode
+from ariane_wire.protocol.headers.block_patterns import BlockPatterns, Fields, FormOf
+from ariane_wire.protocol.headers.block_walk import TooManyFields, plain_block
 
 Head = TypeVar("Head")
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Final, TypeAlias
 
-from ariane_wire.protocol import huffman
-from ariane_wire.protocol.header_fields import length_octets
+from ariane_wire.protocol.headers import huffman
+from ariane_wire.protocol.headers.header_fields import length_octets
 
 FIELD_OCTETS: Final = 32
 """What RFC 9113 counts for a field beside its name and value."""

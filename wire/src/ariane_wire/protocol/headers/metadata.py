@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Final, TypeAlias
 from urllib.parse import quote, unquote_to_bytes
 
-from ariane_wire.protocol.header_fields import literal
+from ariane_wire.protocol.headers.header_fields import literal
 
 Pairs: TypeAlias = tuple[tuple[str, str | bytes], ...]
 

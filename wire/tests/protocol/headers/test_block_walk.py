@@ -9,10 +9,10 @@ from hpack.huffman_table import decode_huffman
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ariane_wire.protocol import huffman
-from ariane_wire.protocol.block_walk import TooManyFields, plain_block
-from ariane_wire.protocol.header_blocks import BlockMemory, BlockReader, HeaderListTooLong
-from ariane_wire.protocol.heads import parse_request
+from ariane_wire.protocol.headers import huffman
+from ariane_wire.protocol.headers.block_walk import TooManyFields, plain_block
+from ariane_wire.protocol.headers.header_blocks import BlockMemory, BlockReader, HeaderListTooLong
+from ariane_wire.protocol.headers.heads import parse_request
 
 FIELDS = Encoder().encode([(":method", "POST"), ("x-name", "a value")])
 UPDATE = b"\x3f\xe1\x1f"

@@ -1,0 +1,1 @@
+"""Header blocks: fields as octets (HPACK), heads and metadata of calls, and what repeats."""
