@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
+from functools import partial
 from typing import Final
 
 from ariane_broker.append.room import append_room
@@ -42,7 +43,7 @@ from ariane_broker.naming.room import NamingRoom, naming_room
 from ariane_broker.read.room import read_room
 from ariane_broker.read.topic_retention import HIDING_S
 from ariane_broker.receive.room import receive_room
-from ariane_broker.replication.preferred_return import PreferredReturn
+from ariane_broker.replication.heirs import PreferredReturn, preferred_heir, sound_heir
 from ariane_broker.replication.room import Elected, mark_loops, primary_operations
 from ariane_broker.replication.shared_row import RowUnreachable
 from ariane_broker.retry.room import retry_room
@@ -250,10 +251,11 @@ def _giving_way(environment: Environment, log: LogRoom, state: StateRoom) -> lis
     if primary is None:
         return []
     operations = primary_operations(environment, primary, state.saved_offsets.save)
-    returning = PreferredReturn(primary, after_s=environment.settings.preferred_return_s)
+    preferred_now = partial(preferred_heir, primary)
+    returning = PreferredReturn(preferred_now, after_s=environment.settings.preferred_return_s)
 
     async def give_way() -> None:
-        sound = primary.sound_heir()
+        sound = sound_heir(primary)
         preferred = returning.due(environment.clock.monotonic())
         heir = preferred if sound is None else sound
         if heir is None:

@@ -5,8 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from ariane_broker.following.standing import PATIENCE, Candidacy
-from ariane_broker.replication.preferred_return import PreferredReturn
-from ariane_broker.replication.primary import Primary
+from ariane_broker.replication.heirs import PreferredReturn, preferred_heir
 from ariane_broker.replication.replica_set import ReplicaSet, Wish
 
 LEASE_S = 10.0
@@ -73,7 +72,7 @@ def heir_of(found, attached, *, me=0):
     )
     reign = SimpleNamespace(replica_set=found, broker_id=me)
     primary = SimpleNamespace(reign=reign, copies=copies, has_begun=True)
-    return Primary.preferred_heir(primary)
+    return preferred_heir(primary)
 
 
 def test_an_heir_is_in_sync_attached_and_preferred():
@@ -86,8 +85,7 @@ def test_an_heir_is_in_sync_attached_and_preferred():
 
 def test_the_role_goes_back_once_its_heir_has_been_in_sync_for_a_while():
     heirs = {}
-    primary = SimpleNamespace(preferred_heir=lambda: heirs.get("now"))
-    returning = PreferredReturn(primary, after_s=10)
+    returning = PreferredReturn(lambda: heirs.get("now"), after_s=10)
     assert returning.due(0) is None
     heirs["now"] = 1
     assert [returning.due(at) for at in (1, 10.9, 11, 12, 21)] == [None, None, 1, None, 1]
@@ -95,4 +93,4 @@ def test_the_role_goes_back_once_its_heir_has_been_in_sync_for_a_while():
     assert [returning.due(at) for at in (22, 31, 32)] == [None, None, 2]
     heirs["now"] = None
     assert returning.due(60) is None
-    assert PreferredReturn(SimpleNamespace(), after_s=0).due(99) is None
+    assert PreferredReturn(lambda: 1, after_s=0).due(99) is None

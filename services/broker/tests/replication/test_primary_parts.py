@@ -329,7 +329,7 @@ class TestWaiting:
         primary.check()
         assert not handing.done()
         start = [EpochStart(1, 0)]
-        hello = Hello(1, start, 0, self.end, primary._store.config.segment_bytes, 1, "b", "")
+        hello = Hello(1, start, 0, self.end, primary.store.config.segment_bytes, 1, "b", "")
         feed, copy = primary.follow(hello)
         at_end = Progress(self.end, self.end, self.end, 0)
         primary.progressed(copy, feed, at_end)

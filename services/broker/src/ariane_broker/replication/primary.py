@@ -96,7 +96,8 @@ class Primary:
         """Its record of its replicas."""
         self.confirmation = confirmation
         """The callbacks that wait for them."""
-        self._store = store
+        self.store = store
+        """The store whose log it sends."""
         self._monotonic = monotonic
         self._is_sync_flush = is_sync_flush
         self._is_replicated = is_replicated
@@ -124,7 +125,7 @@ class Primary:
     @property
     def hides_end(self) -> bool:
         """Whether the log's end from before this reign is still hidden from readers."""
-        return self._store.confirmed_offset < self._hidden_end
+        return self.store.confirmed_offset < self._hidden_end
 
     @property
     def in_sync_count(self) -> int:
@@ -136,7 +137,7 @@ class Primary:
         replica_set, members = self.reign.replica_set, self.copies.members
         addresses, wishes = replica_set.addresses, replica_set.wishes
         # Records can be read at a replica once the primary reports them as confirmed.
-        if end > self._store.confirmed_offset:
+        if end > self.store.confirmed_offset:
             return []
         return [
             ReadableReplica(addresses[one], wishes.get(one, NO_WISH).zone)
@@ -147,19 +148,19 @@ class Primary:
     def hide_unconfirmed(self) -> None:
         """Hide what is not known to be confirmed; the store was opened, and may be closed again."""
         if self._is_replicated:
-            self._store.copying.confirm_up_to(self._store.recovery.confirmed_offset)
+            self.store.copying.confirm_up_to(self.store.recovery.confirmed_offset)
 
     def begin(self) -> None:
         """Begin the epoch in the log, durably; the store is open. Blocks."""
-        copying = self._store.copying
+        copying = self.store.copying
         copying.join_set(self.reign.replica_set.set_id)
         copying.begin_epoch(self.reign.epoch)
-        self.copies.inherit(self._store.max_offset, self._monotonic())
+        self.copies.inherit(self.store.max_offset, self._monotonic())
         if self._is_replicated:
             # All records that readers of the earlier primary may have got are before this offset.
-            end = self._store.max_offset
-            # Only this broker may have the rest: if it died before the others in sync have it, it,
-            # its place is taken by something else.
+            end = self.store.max_offset
+            # Only this broker may have the rest: if it died before the others in sync have it,
+            # something else would take its place.
             confirmed = min(end, self._known_confirmed) if self.has_copies else end
             copying.confirm_up_to(confirmed)
             if confirmed < end:
@@ -207,7 +208,7 @@ class Primary:
         """Note that topics or groups have changed on the disk, before any further append."""
         if self.has_begun:
             self.call_for_state()
-            self.copies.state_changed(self.state_version, self._store.max_offset)
+            self.copies.state_changed(self.state_version, self.store.max_offset)
 
     def call_for_state(self) -> None:
         """Have replicas pull the present state files."""
@@ -243,7 +244,7 @@ class Primary:
 
     def _advance(self) -> float:
         """Return how many seconds the oldest send that is confirmed now has waited; 0: none."""
-        store = self._store
+        store = self.store
         own = store.flushed_offset if self._is_sync_flush else store.max_offset
         confirmed = self.copies.confirmed(own)
         if self._is_replicated:
@@ -270,7 +271,7 @@ class Primary:
         begin = self._begin_of(hello)
         if (earlier := self._feeds.get(hello.broker_id)) is not None:
             earlier.close()
-        feed = LogFeed(self._store, begin, busy_chunk_count=self._busy_chunk_count)
+        feed = LogFeed(self.store, begin, busy_chunk_count=self._busy_chunk_count)
         self._feeds[hello.broker_id] = feed
         copy = self.copies.attached(hello.broker_id, hello.address, self._monotonic())
         copy.missing = hello.missing
@@ -285,7 +286,7 @@ class Primary:
         Raises:
             ServiceError: BROKER_NOT_PRIMARY; LOG_DIVERGED for a broker of another set.
         """
-        store = self._store
+        store = self.store
         if not self.has_begun or not self.reign.holds:
             raise broker_not_primary(self.reign.replica_set.primary_address)
         if set_id != store.copying.set_id:
@@ -299,7 +300,7 @@ class Primary:
         return PROMPT_CHUNKS if self._is_replicated else GATHERING_CHUNKS
 
     def _begin_of(self, hello: Hello) -> int:
-        store = self._store
+        store = self.store
         begin, end = store.min_offset, store.max_offset
         is_empty = hello.begin == hello.end
         if hello.set_id != store.copying.set_id and (hello.set_id or not is_empty):
@@ -320,7 +321,7 @@ class Primary:
         """Take note of how far a replica has copied the log."""
         if self._feeds.get(copy.broker_id) is not feed:
             return  # The report is of an earlier stream.
-        end, now_s = self._store.max_offset, self._monotonic()
+        end, now_s = self.store.max_offset, self._monotonic()
         self.copies.progressed(copy, progress, end=end, version=self.state_version, now_s=now_s)
         feed.progressed(progress.received)
         self.copies.held_up(copy, self._advance(), now_s)
@@ -369,46 +370,20 @@ class Primary:
         known = self.reign.replica_set.confirmed
         if not self.has_begun:
             return known
-        return max(min(known, self._store.max_offset), self.confirmation.confirmed)
+        return max(min(known, self.store.max_offset), self.confirmation.confirmed)
 
     def _lacking(self) -> frozenset[int]:
         """Replicas that miss a range of the log which this broker has."""
-        own = self._store.copying.missing(self.reign.replica_set.begin)
+        own = self.store.copying.missing(self.reign.replica_set.begin)
         members = self.copies.members.values()
         return frozenset(one.broker_id for one in members if lacks_more(one.missing, own))
-
-    def sound_heir(self) -> int | None:
-        """A replica in sync that misses nothing, if this broker does: it should be primary.
-
-        As its replica, this broker fetches what it misses.
-        """
-        if not self.has_begun or not self._store.copying.missing(self.reign.replica_set.begin):
-            return None
-        members, confirmed = self.copies.members, self.confirmation.confirmed
-        heirs = (
-            one
-            for one in sorted(self.copies.waited_for)
-            if members[one].attached
-            and not members[one].missing
-            and members[one].written >= confirmed
-        )
-        return next(heirs, None)
-
-    def preferred_heir(self) -> int | None:
-        """The replica in sync that is most preferred, if it is more so than this broker."""
-        row, members = self.reign.replica_set, self.copies.members
-        followers = sorted(one for one, copy in members.items() if copy.attached)
-        heirs = [one for one in followers if one in self.copies.waited_for]
-        best = max(heirs, key=row.preference, default=self.reign.broker_id)
-        more = row.preference(best) > row.preference(self.reign.broker_id)
-        return best if self.has_begun and more else None
 
     async def _take_in_and_out(self) -> None:
         me, copies = self.reign.broker_id, self.copies
         # A broker that may have lost records has removed itself.
         copies.wait_for(self.reign.replica_set.in_sync - {me})
         now_s = self._monotonic()
-        own = self._store.flushed_offset if self._is_sync_flush else self._store.max_offset
+        own = self.store.flushed_offset if self._is_sync_flush else self.store.max_offset
         lacking = self._lacking()
         late = copies.late(now_s) | (lacking & copies.waited_for)
         confirmed = max(copies.confirmed(own), self.confirmation.confirmed)
@@ -486,7 +461,7 @@ class Primary:
     async def _caught_up(self, wanted_id: int | None, end_s: float) -> bool:
         """Wait a while for confirmations and the next primary; return whether it has the log."""
         while True:
-            end = self._store.max_offset
+            end = self.store.max_offset
             wanted = self.copies.waited_for if wanted_id is None else frozenset({wanted_id})
             have_log = self.copies.have_log(wanted, end)
             have_state = self.copies.have_state(self.state_version)
