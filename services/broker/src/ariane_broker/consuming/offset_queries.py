@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
 
 from ariane_broker.groups.consumer_offsets import ConsumerOffsets, GroupOffset
 from ariane_broker.groups.group_changes import check_user_group
 from ariane_broker.log.cold_reads import QUERIES, ColdReads
 from ariane_broker.queue_key import QueueKey
+from ariane_broker.read.queue_lookup import QueueLookup
 from ariane_record import ConsumerOffset
 from ariane_servicekit.errors import field_invalid
 from ariane_storage.disk.cold import each_warm
@@ -43,23 +43,11 @@ class Backlog:
     """When the oldest message not consumed was stored, or None."""
 
 
-class TimeLookup(Protocol):
-    """The lookup of offsets by time, and of store times."""
-
-    def offset_from(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
-        """The first queue offset stored at or after a time, or the readable end."""
-        ...
-
-    def store_timestamp_ms(self, topic: str, queue_id: int, queue_offset: int) -> int | None:
-        """When a message was stored, or None."""
-        ...
-
-
 class OffsetQueries:
     """Answers questions about the offsets of groups."""
 
     def __init__(
-        self, offsets: ConsumerOffsets, store: Store, lookup: TimeLookup, cold_reads: ColdReads
+        self, offsets: ConsumerOffsets, store: Store, lookup: QueueLookup, cold_reads: ColdReads
     ) -> None:
         self._offsets = offsets
         self._store = store

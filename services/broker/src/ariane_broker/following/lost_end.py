@@ -13,28 +13,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Protocol
+from typing import Any
 
+from ariane_broker.durable.saved_state import StateFile
 from ariane_storage.errors import StateFileDamaged
-
-
-class NoteFile(Protocol):
-    """Where the note is kept: a ``StateFile``."""
-
-    def load(self) -> dict[str, Any] | None:
-        """The note; None before there is one."""
-        ...
-
-    def save(self, state: dict[str, Any]) -> None:
-        """Replace it durably."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LostEnd:
     """The note of one store. Blocks; one thread."""
 
-    file: NoteFile
+    file: StateFile
     boot_id: Callable[[], str]
     """Returns the id of the machine's present run; empty if unknown."""
     _: KW_ONLY

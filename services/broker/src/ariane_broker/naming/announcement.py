@@ -59,6 +59,7 @@ class BrokerAnnouncement:
         self._broker_id = broker_id
         self._replica_addresses: Mapping[int, str] = {}
         self.incarnation = incarnation
+        """Drawn by this process; distinguishes a restart from a second broker."""
 
     @property
     def version(self) -> int:

@@ -14,19 +14,18 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import grpc
 from grpc import aio
 
 from ariane.namesrv.v1.registration_service_pb2 import (
     HeartbeatBrokerRequest,
-    RegisterBrokerRequest,
     RegisterBrokerResponse,
     UnregisterBrokerRequest,
 )
 from ariane.namesrv.v1.registration_service_pb2_grpc import RegistrationServiceStub
-from ariane.namesrv.v1.route_pb2 import BrokerIdentity
+from ariane_broker.naming.announcement import BrokerAnnouncement
 from ariane_servicekit import Address, Clock, get_logger, open_channel
 from ariane_servicekit.clock import sleep_until_woken
 from ariane_servicekit.security.caller import MemberKind
@@ -47,29 +46,6 @@ _OPTIONS: Final = ChannelOptions(backoff_first_s=0.2, backoff_max_s=5.0, connect
 _log = get_logger(__name__)
 
 
-class Announcement(Protocol):
-    """The broker's present announcement."""
-
-    @property
-    def version(self) -> int:
-        """Grows with every change that name servers must learn of."""
-        ...
-
-    @property
-    def identity(self) -> BrokerIdentity:
-        """The identity of the broker and the address at which it is reached."""
-        ...
-
-    @property
-    def incarnation(self) -> str:
-        """Drawn by this process; distinguishes a restart from a second broker."""
-        ...
-
-    def registration(self) -> RegisterBrokerRequest:
-        """The whole request."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class NameServer:
     """One name server."""
@@ -88,7 +64,7 @@ class NameServerLink:
     def __init__(
         self,
         name_server: NameServer,
-        announcement: Announcement,
+        announcement: BrokerAnnouncement,
         clock: Clock,
         *,
         heartbeat_seconds: float,
@@ -317,7 +293,7 @@ class Registration:
 
 def name_server_link(
     address: Address,
-    announcement: Announcement,
+    announcement: BrokerAnnouncement,
     clock: Clock,
     chance: Random,
     *,
