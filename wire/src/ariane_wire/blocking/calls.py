@@ -269,7 +269,7 @@ def _feed(call: RequestStream, requests: Iterable[Any]) -> None:
             asyncio.run_coroutine_threadsafe(call.write(request), loop).result()
     except (grpc.RpcError, asyncio.InvalidStateError, asyncio.CancelledError):
         return  # The call is over, and says why.
-    except Exception as error:  # noqa: BLE001 - the caller's iterator: the call tells him.
+    except Exception as error:  # noqa: BLE001 - the caller's iterator: its call fails with it.
         details = f"the iterator of requests raised {error!r}"
         THREAD.call(call.give_up, StatusCode.UNKNOWN, details)
         return

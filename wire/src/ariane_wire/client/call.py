@@ -257,7 +257,7 @@ class ClientCall(Stream):
     async def until_done(self) -> None:
         """Wait for the end."""
         if self.code_ is None:
-            # Its own: who awaits the response may be cancelled, and his future with him.
+            # A future of its own: a caller that is cancelled cancels the future that it awaits.
             over: asyncio.Future[None] = self.channel.loop.create_future()
             self.add_done_callback(lambda _: None if over.done() else over.set_result(None))
             await over

@@ -317,7 +317,7 @@ class Channel(aio.Channel):
     async def close(self, grace: float | None = None) -> None:
         """Close; calls that are not over after the grace are cancelled.
 
-        Whoever cancels this, or closes again without a grace, ends the grace.
+        To cancel this, or to close again without a grace, ends the grace.
 
         Args:
             grace: In seconds; None for none.

@@ -66,7 +66,7 @@ class RequestStream(ClientCall):
             if self.code_ is None and not self.is_cancelled:
                 self.cancel()
             raise
-        except Exception as error:  # noqa: BLE001 - the caller's iterator: the call tells him.
+        except Exception as error:  # noqa: BLE001 - the caller's iterator: its call fails with it.
             if self.code_ is None:
                 details = f"the iterator of requests raised {error!r}"
                 self.give_up(StatusCode.UNKNOWN, details)

@@ -25,14 +25,14 @@ _NOTHING: Final[deque[bytes | memoryview]] = deque(maxlen=0)
 
 
 class Waiter(Protocol):
-    """A future of whoever waits until all is sent."""
+    """A future of a caller that waits until all is sent."""
 
     def done(self) -> bool:
         """Whether nobody waits any more."""
         ...
 
     def set_result(self, result: None, /) -> None:
-        """Wake him."""
+        """Wake the caller."""
 
 
 class Stream:

@@ -78,12 +78,12 @@ class StreamKeeper(FrameReader):
         return self.stream_window
 
     def hold(self, octets: int) -> None:
-        """A message waits for its reader."""
+        """A message waits to be read."""
         self.unread += octets
         self.ledger.add(octets)
 
     def release(self, octets: int) -> None:
-        """A message has found its reader, or has lost him."""
+        """A message was read, or never will be."""
         self.unread -= octets
         self.ledger.add(-octets)
 

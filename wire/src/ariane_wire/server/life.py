@@ -116,7 +116,7 @@ class ConnectionLife:
         self.end(self._options.age_grace_s)
 
     def _end_of_certificate(self) -> None:
-        # Whoever it named is proved no longer.
+        # The certificate proves nobody any longer.
         self.end(self._options.certificate_grace_s)
 
     def _end_of_grace(self) -> None:

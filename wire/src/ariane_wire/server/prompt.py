@@ -102,8 +102,9 @@ def run_prompt(
 def _resumed(coroutine: Coroutine[Any, Any, None], waited: object) -> Generator[Any, Any, None]:
     """Wait for what the coroutine waits for, then go on with it.
 
-    Whoever makes a task of it goes to the first ``yield``: a task that is cancelled before its
-    first step throws into what it runs, and into one that has not begun it would throw in vain.
+    It must be driven to the first ``yield`` before it becomes a task: a task that is cancelled
+    before its first step throws into what it runs, and into one that has not begun it would throw
+    in vain.
     """
     is_begun = False
     while True:

@@ -307,7 +307,7 @@ class Server(aio.Server):
         return False
 
     def watch(self, watch: ConnectionWatch) -> None:
-        """Let somebody say which connections may come, and tell it which are gone.
+        """Ask a watch which connections may come, and inform it of those that are gone.
 
         Before ``start``.
         """

@@ -1,4 +1,4 @@
-"""Calling back who has asked for it, without being harmed by him."""
+"""Callbacks of calls that are over: one that raises harms no other call."""
 
 from __future__ import annotations
 

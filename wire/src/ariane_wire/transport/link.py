@@ -152,7 +152,7 @@ class Link(asyncio.BufferedProtocol):
     def wake(self, octets: int = 0) -> None:
         """There is something to send."""
         if octets >= VIEW_OCTETS:
-            # To gather more saves nothing, and whoever writes would have to wait.
+            # To gather more saves nothing, and the writer would have to wait.
             self.flush()
             return
         if self._is_receiving:
@@ -175,7 +175,7 @@ class Link(asyncio.BufferedProtocol):
     def farewell(self) -> asyncio.Future[None] | None:
         """Done once the connection is gone, where that takes turns of the loop: over TLS.
 
-        Whoever closes the loop before leaves a socket behind.
+        A loop that is closed before leaves a socket behind.
         """
         transport = self.transport
         if transport is None or transport.get_extra_info("ssl_object") is None:

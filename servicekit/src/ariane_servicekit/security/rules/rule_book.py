@@ -126,7 +126,7 @@ class RuleBook:
                 yield from role.entries
 
     def _has_role(self, caller: Caller) -> bool:
-        """Whether somebody who is no user of his own is in a group that is a role."""
+        """Whether a caller that is not a user itself is in a group that is a role."""
         if caller.name in self._disabled:
             return False
         return any(group in self._roles for group in caller.groups)

@@ -136,9 +136,9 @@ class OffsetChanges:
         return await asyncio.shield(storing)  # Others may wait for it, too.
 
     async def begun(self, consumer_group: str) -> None:
-        """Wait until no beginning of a group can be undone, as far as its caller learns of it.
+        """Wait until all offsets at which a group is beginning are safe, or have failed.
 
-        Another member that relied on one earlier would skip messages if it was lost.
+        A member that read one before would skip messages if it was lost then.
         """
         beginnings = [each for each, group in self._beginnings.items() if group == consumer_group]
         if beginnings:
@@ -165,7 +165,7 @@ class OffsetChanges:
     def _note_stored(self, storing: asyncio.Future[Any]) -> None:
         self._beginnings.pop(storing, None)
         if not storing.cancelled():
-            storing.exception()  # Whoever waits gets it; it may have gone.
+            storing.exception()  # It is the waiting caller's, which may have gone.
 
     async def reset(
         self,

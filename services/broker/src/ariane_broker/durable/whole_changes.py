@@ -1,4 +1,4 @@
-"""Changes that are made whole: what is on the disk is in memory, whoever has gone meanwhile."""
+"""Changes of disk and memory that a cancelled caller does not cut in half."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ async def make_whole(
 ) -> ResultT:
     """Make a change under a lock, to its end even if the caller is cancelled.
 
-    Whoever is cancelled while waiting for the lock has changed nothing.
+    A caller that is cancelled while it waits for the lock has changed nothing.
 
     Args:
         lock: Held until the change is made.
@@ -26,7 +26,7 @@ async def make_whole(
     def made(_: object) -> None:
         lock.release()
         if not making.cancelled():
-            making.exception()  # Whoever waits gets it; it may have gone.
+            making.exception()  # It is the waiting caller's, which may have gone.
 
     making.add_done_callback(made)
     return await asyncio.shield(making)

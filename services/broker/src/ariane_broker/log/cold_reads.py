@@ -11,7 +11,7 @@ them into memory. So nothing can change between a read and what follows from it,
 is deleted meanwhile is missing in the read that begins anew.
 
 Each reader has a few fetches at a time, so that one with a deep backlog leaves the disk to others.
-Whoever goes through a file in order has it read ahead: by more, the longer that lasts.
+For a reader that goes through a file in order, it is read ahead: by more, the longer that lasts.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ class FilteredWatches:
     def __init__(self, store: Store) -> None:
         self._store = store
         self.queues: dict[QueueKey, dict[Filter, Judged]] = {}
-        """What the filters of each queue have seen, where somebody waits with one."""
+        """By queue: the filters that readers wait with, and what each has seen."""
         # In order of arrival.
         self._due: dict[tuple[QueueKey, Filter], None] = {}
         self._called = False

@@ -12,8 +12,8 @@ these tags, and of those whose hashes are not known; one that waits with a filte
 it passes (see ``filtered_watches``). A wait also ends when its hold time is over, when it is
 interrupted, when the broker stops, and with the call that it belongs to.
 
-Who watches thousands of queues begins with some in each turn of the loop (``watch_also``), and his
-watch ends in as many turns.
+A request that watches thousands of queues begins with some in each turn of the loop
+(``watch_also``), and its watch ends in as many turns.
 """
 
 from __future__ import annotations

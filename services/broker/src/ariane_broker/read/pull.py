@@ -42,7 +42,7 @@ class PullRecords:
         """
         order = checked_order(order)
         filters = {
-            # Whoever reads replies has a right on those with his own tag, and not with its hash.
+            # A reader of replies has a right on those with its own tag, not with its hash.
             topic: filter_for(expression, exact=order.exact or topic.endswith(REPLY_SUFFIX))
             for topic, expression in order.filters.items()
             if not (order.uploaded_filters_follow and expression.is_uploaded)

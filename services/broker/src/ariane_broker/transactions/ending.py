@@ -271,7 +271,7 @@ class TransactionEnds:
     def _standing(self, ending: _Ending, request: EndRequest, outcome: Outcome) -> Ended | None:
         """The outcome of a transaction that is not pending.
 
-        None while its message is not safe, and until somebody has looked for it in the log.
+        None while its message is not safe, and until the log was searched for it.
 
         Raises:
             ServiceError: TRANSACTION_DECIDED, TRANSACTION_NOT_FOUND.

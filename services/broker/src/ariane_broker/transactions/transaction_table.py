@@ -195,7 +195,7 @@ class TransactionTable(SnapshotState):
             self._restore_commit(fields)
 
     def keep_topics(self, is_known_topic: Callable[[str], bool]) -> None:
-        """Do nothing: half messages of deleted topics are rolled back when somebody meets them."""
+        """Do nothing: half messages of deleted topics are rolled back when they are found."""
 
     def clear(self) -> None:
         """Forget everything."""
