@@ -177,7 +177,7 @@ def compose_replica(environment: Environment, on_won: Callable[[WonElection], No
 
     def may_lack_end(crashed: bool) -> bool:
         mark.load()
-        return lost_end.look(crashed=crashed)
+        return lost_end.check(crashed=crashed)
 
     def primary_address() -> str:
         return status().replica_set.primary_address

@@ -378,7 +378,7 @@ class BrokerSettings(ServiceSettings):
 
     @field_validator("delay_levels")
     @classmethod
-    def _say_waits(cls, text: str) -> str:
+    def _are_levels(cls, text: str) -> str:
         level_waits_ms(text)
         return text
 

@@ -136,7 +136,7 @@ class Node:
                 log=self.own_log,
                 mark=self.found_mark(),
                 is_new=False,
-                may_lack_end=lost_end.look(crashed=crashed),
+                may_lack_end=lost_end.check(crashed=crashed),
                 settle=settle,
             ),
             lease_s=LEASE_S,

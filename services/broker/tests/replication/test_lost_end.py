@@ -25,34 +25,34 @@ def started(disk, boot_id, flush_mode="async"):
 
 
 def test_a_process_that_only_died_has_lost_nothing(disk):
-    assert not started(disk, "one").look(crashed=False)
-    assert not started(disk, "one").look(crashed=True)
-    assert not started(disk, "two").look(crashed=False)
+    assert not started(disk, "one").check(crashed=False)
+    assert not started(disk, "one").check(crashed=True)
+    assert not started(disk, "two").check(crashed=False)
 
 
 @pytest.mark.parametrize("crashed", [False, True])
 def test_what_power_took_is_not_forgotten_before_the_set_knows(disk, crashed):
     """The first start after it may end before it has reached the database."""
-    started(disk, "one").look(crashed=False)
-    assert started(disk, "two").look(crashed=True)
+    started(disk, "one").check(crashed=False)
+    assert started(disk, "two").check(crashed=True)
     later = started(disk, "two")
-    assert later.look(crashed=crashed)
+    assert later.check(crashed=crashed)
     later.settle()
-    assert not started(disk, "two").look(crashed=crashed)
+    assert not started(disk, "two").check(crashed=crashed)
 
 
 def test_what_counts_is_how_the_process_has_flushed_that_died(disk):
-    started(disk, "one", "sync").look(crashed=False)
-    assert not started(disk, "two", "async").look(crashed=True)
-    assert started(disk, "three", "sync").look(crashed=True)
+    started(disk, "one", "sync").check(crashed=False)
+    assert not started(disk, "two", "async").check(crashed=True)
+    assert started(disk, "three", "sync").check(crashed=True)
 
 
 def test_where_nobody_knows_whether_the_machine_went_on_each_crash_counts(disk):
-    started(disk, "").look(crashed=False)
-    assert started(disk, "").look(crashed=True)
+    started(disk, "").check(crashed=False)
+    assert started(disk, "").check(crashed=True)
 
 
 def test_a_damaged_note_counts_as_a_loss(disk):
-    started(disk, "one").look(crashed=False)
+    started(disk, "one").check(crashed=False)
     disk.write(NOTE, b"{ }\n")
-    assert started(disk, "one").look(crashed=False)
+    assert started(disk, "one").check(crashed=False)

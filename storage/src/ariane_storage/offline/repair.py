@@ -53,7 +53,7 @@ def repair(root: Path, disk: Disk, progress: ProgressCallback | None = None) -> 
         StateFileDamaged: The file with its sizes cannot be read.
         OSError: The store cannot be read.
     """
-    config, before = _look(root, disk, progress)
+    config, before = _inspected(root, disk, progress)
     after, refusal, passes = before, None, 0
     while refusal is None and passes < _PASSES_MAX and (after.is_repairable or after.crashed):
         # If only the end of the log is torn, queues and index need no rebuild.
@@ -63,15 +63,15 @@ def repair(root: Path, disk: Disk, progress: ProgressCallback | None = None) -> 
             Store.open(root, config, disk=disk, progress=progress, rebuild=rebuild).close()
         except (StorageError, OSError) as error:
             refusal = error
-        _, after = _look(root, disk, progress)
+        _, after = _inspected(root, disk, progress)
         passes += 1
     findings = before.findings
     if passes:
-        findings = [*_seen_to(before, after), *_cut_records(before, after)]
+        findings = [*_with_new_states(before, after), *_cut_records(before, after)]
     return Repair(findings, after, bool(passes), refusal)
 
 
-def _look(
+def _inspected(
     root: Path, disk: Disk, progress: ProgressCallback | None
 ) -> tuple[StoreConfig, Inspection]:
     with ClosedStore(root, disk) as store:
@@ -82,7 +82,7 @@ def _needs_rebuild(finding: Finding) -> bool:
     return finding.state is FindingState.OPEN and finding.where not in {"tail", "foreign file"}
 
 
-def _seen_to(before: Inspection, after: Inspection) -> Iterator[Finding]:
+def _with_new_states(before: Inspection, after: Inspection) -> Iterator[Finding]:
     """The findings before with their new states, then the new findings."""
     left = list(after.findings)
     was_cut = after.end_offset < before.end_offset or any(

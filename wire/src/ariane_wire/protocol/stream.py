@@ -168,7 +168,7 @@ class Stream:
             return
         self.unread += octets
         self.connection.hold(octets)
-        self._look_at_half()
+        self._set_grant_place()
 
     def release(self, octets: int) -> None:
         """A message has found its reader: the peer may send more."""
@@ -176,7 +176,7 @@ class Stream:
             return
         self.unread -= octets
         self.connection.release(octets)
-        self._look_at_half()
+        self._set_grant_place()
         if self.taken >= self.grant_at:
             self.grant()
 
@@ -197,9 +197,10 @@ class Stream:
             self.taken = self.unread
             self.connection.out.append(window_frame(self.stream_id, octets))
             self.connection.carrier.wake()
-        self._look_at_half()
+        self._set_grant_place()
 
-    def _look_at_half(self) -> None:
+    def _set_grant_place(self) -> None:
+        """Have the window opened once half of it is used, beside what nobody has read."""
         window = self.window
         self.grant_at = min(self.unread + (window >> 1), window + 1)
 

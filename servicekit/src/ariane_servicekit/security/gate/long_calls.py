@@ -72,7 +72,7 @@ class LongCalls:
         long = LongCall(call, rule, task)
         self._calls.add(long)
         if call.is_judged and call.caller.ends_ms:
-            self._look(long)
+            self._check(long)
         return long
 
     def add(self, long: LongCall, request: Any) -> None:
@@ -87,13 +87,13 @@ class LongCalls:
         if long.timer is not None:
             long.timer.cancel()
 
-    def _look(self, long: LongCall) -> None:
+    def _check(self, long: LongCall) -> None:
         """End a call whose caller is known no more; look again when his present proof ends."""
         left_s = self._gate.proof_left_s(long.call)
         if left_s > 0:
             # The clock may be set meanwhile, and a proof renewed: never far ahead.
             loop = asyncio.get_running_loop()
-            long.timer = loop.call_later(min(left_s, LOOK_S_MAX), self._look, long)
+            long.timer = loop.call_later(min(left_s, LOOK_S_MAX), self._check, long)
         elif long in self._calls and long.call.ended is None:
             long.end(
                 f"what {long.call.caller} was known by has ended",

@@ -77,7 +77,7 @@ class Identities:
         """Take new files; let connections end that prove nothing any more."""
         tls = self._tls
         if tls is not None:
-            tls.look()
+            tls.reread()
             if tls.readings != self._judged:
                 self._judged = tls.readings
                 self._end(lambda peer: _has_untrusted(peer, tls), "untrusted authority")

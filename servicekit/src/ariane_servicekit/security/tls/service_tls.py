@@ -93,7 +93,7 @@ class ServiceTls:
         self.readings = 1
         """How often the files were read."""
         try:
-            self._state = self._look_at_files()
+            self._state = self._file_states()
             self._held = self._read()
         except (OSError, ValueError) as error:
             raise StartRefused(f"tls: {_in_words(error)}") from None
@@ -105,12 +105,12 @@ class ServiceTls:
 
     def server_context(self) -> TlsContext:
         """The context of the next connection that comes."""
-        self.look()
+        self.reread()
         return self._held.server
 
     def client_context(self) -> TlsContext:
         """The context of the next connection that is made."""
-        self.look()
+        self.reread()
         return self._held.client
 
     def page_context(self) -> TlsContext:
@@ -142,10 +142,10 @@ class ServiceTls:
                 f"tls_certificate is of {self.own}, and this process is {member_name}"
             )
 
-    def look(self) -> None:
+    def reread(self) -> None:
         """Read the files again if one has changed."""
         try:
-            state = self._look_at_files()
+            state = self._file_states()
             if state == self._state:
                 return
             held = self._read()
@@ -208,7 +208,7 @@ class ServiceTls:
 
     # The files.
 
-    def _look_at_files(self) -> tuple[tuple[int, int, int], ...]:
+    def _file_states(self) -> tuple[tuple[int, int, int], ...]:
         seen = [file.stat() for file in self.files[:4] if isinstance(file, Path)]
         return tuple((each.st_mtime_ns, each.st_size, each.st_ino) for each in seen)
 

@@ -153,7 +153,7 @@ class DeliveryLoop:
             self._delivery.deliver(TIMER_QUEUE, timer.pending(chosen), timer.mark)
         except QueueUnderRepair as error:
             self._wait_for_repair(error)
-            timer.look_again()
+            timer.rescan()
             rows = rows.take(slice(0))
             return False
         finally:

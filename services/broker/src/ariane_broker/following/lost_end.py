@@ -29,7 +29,7 @@ class LostEnd:
     _: KW_ONLY
     flush_mode: str
 
-    def look(self, *, crashed: bool) -> bool:
+    def check(self, *, crashed: bool) -> bool:
         """Whether the log may lack its end; notes it, and the present run of the machine.
 
         Args:

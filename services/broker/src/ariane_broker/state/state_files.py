@@ -112,7 +112,7 @@ class BrokerState:
         await self._load_locks()
         await self._load_suspicions()
         await self._begin_epoch()
-        self._tell_backups()
+        self._note_used_backups()
         missing = await self._topics_of(known_queues, lost=topics is None)
         missing += [topic for topic in required_topics if self._topics.find(topic.topic) is None]
         if missing or topics is None or self._files.topics.used_backup:
@@ -280,7 +280,7 @@ class BrokerState:
         for _ in range(2 if file.used_backup else 1):
             await loop.run_in_executor(self._executor, file.save, document)
 
-    def _tell_backups(self) -> None:
+    def _note_used_backups(self) -> None:
         """Report the damaged files, and the effects of using their previous generations."""
         consequences = {
             "topics": (self._files.topics, "the last change of a topic may be lost"),

@@ -148,11 +148,11 @@ class QueueIdentity:
         for magic, counted in self.counted_topics.items():
             of_this = magics == magic
             if bool(of_this.any()):
-                known |= of_this & _say(buffer, counted, bodies + lengths, ends, mask)
+                known |= of_this & _have_topic(buffer, counted, bodies + lengths, ends, mask)
         return mask & known
 
 
-def _say(
+def _have_topic(
     buffer: ByteBuffer, counted: bytes, places: Int64s, ends: Int64s, mask: NDArray[np.bool_]
 ) -> NDArray[np.bool_]:
     """Which records have a topic at a place; only the masked ones are checked."""

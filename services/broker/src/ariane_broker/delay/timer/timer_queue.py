@@ -163,13 +163,13 @@ class TimerQueue(SnapshotState):
         self._window.add(rows.take(near))
         self._remember(rows.take(~near))
 
-    def look_again(self) -> None:
+    def rescan(self) -> None:
         """Forget the times from entries: some were wrong, and are repaired."""
         self._window = TimerWindow()
         self._horizon_ms = self._read_from_ms = _LONG_AGO
         self._reading.clear()
         self._earliest_ms.clear()
-        self._look_at_all()
+        self._scan()
 
     def next_due_ms(self) -> int | None:
         """When the first record in memory is due; None when there is none."""
@@ -261,10 +261,10 @@ class TimerQueue(SnapshotState):
         if self._takings:
             self._take_over()
         self._restored = True
-        self._look_at_all()
+        self._scan()
         self.change_count += 1
 
-    def _look_at_all(self) -> None:
+    def _scan(self) -> None:
         """Find out when each part of the queue is due."""
         self._end = self._progress.begin
         while len(rows := rows_from(self._store, TIMER_QUEUE, self._end, SCAN_COUNT)):
