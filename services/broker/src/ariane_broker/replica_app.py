@@ -12,10 +12,11 @@ from ariane_broker.environment import Environment
 from ariane_broker.following.log_checking import STEP_S, LogChecking
 from ariane_broker.following.log_mending import LogMending
 from ariane_broker.following.lost_end import LostEnd
-from ariane_broker.following.replica_client import ReplicaClient, ReplicaIdentity
+from ariane_broker.following.replica_client import FollowEnvironment, ReplicaClient, ReplicaIdentity
 from ariane_broker.following.replica_life import ReplicaLife, ReplicaParts
 from ariane_broker.following.replica_registration import ReplicaRegistration
 from ariane_broker.following.standing import Member, OwnLog, OwnStore, Standing
+from ariane_broker.following.state_pulls import StatePulls
 from ariane_broker.log.log_epochs import LogEpochs
 from ariane_broker.log.room import LogRoom, log_room
 from ariane_broker.naming.room import own_registration
@@ -158,7 +159,7 @@ def compose_replica(environment: Environment, on_won: Callable[[WonElection], No
     Raises:
         StartRefused: The database in the settings is invalid.
     """
-    settings, clock = environment.settings, environment.clock
+    settings = environment.settings
     database = _database(environment)
     names = (settings.cluster_name, settings.broker_name)
     row = DatabaseRow(database, *names, wait_s_max=settings.primary_lease_s)
@@ -185,20 +186,13 @@ def compose_replica(environment: Environment, on_won: Callable[[WonElection], No
     gate = _gate(primary_address, taker, lambda: client)
     reading = _reading(environment, log, files, primary_address, gate)
     client = ReplicaClient(
-        ReplicaIdentity(*names, settings.broker_id),
+        _following(environment),
         store,
         taker,
-        state,
-        keeper=environment.threads.keeper,
-        flusher=environment.threads.flusher,
-        is_sync_flush=settings.flush_mode == "sync",
-        state_interval_s=settings.replica_state_s,
-        sleep=clock.sleep,
-        chance=environment.chance,
-        mending=_mending(environment, store, state, lambda: status().replica_set.begin),
+        _state_pulls(environment, store, state, reading),
+        _mending(environment, store, state, lambda: status().replica_set.begin),
         is_relied_on=lambda: settings.broker_id in status().replica_set.in_sync,
         on_taken=lambda: log.keeping.appended(store.max_offset),
-        on_state=reading.follow_state,
     )
 
     def status() -> SetStatus:
@@ -226,6 +220,30 @@ def compose_replica(environment: Environment, on_won: Callable[[WonElection], No
     )
     life = ReplicaLife(environment, log, parts)
     return life
+
+
+def _following(environment: Environment) -> FollowEnvironment:
+    settings, threads = environment.settings, environment.threads
+    return FollowEnvironment(
+        ReplicaIdentity(settings.cluster_name, settings.broker_name, settings.broker_id),
+        threads.keeper,
+        threads.flusher,
+        is_sync_flush=settings.flush_mode == "sync",
+        chance=environment.chance,
+    )
+
+
+def _state_pulls(
+    environment: Environment, store: Store, state: StateCopies, reading: _Reading
+) -> StatePulls:
+    return StatePulls(
+        store,
+        state,
+        environment.threads.keeper,
+        interval_s=environment.settings.replica_state_s,
+        sleep=environment.clock.sleep,
+        on_state=reading.follow_state,
+    )
 
 
 def _checking(environment: Environment, store: Store, client: ReplicaClient) -> Loop:

@@ -122,7 +122,7 @@ async def test_a_replica_hides_the_same(running, settings_for, tmp_path, monkeyp
         assert begin() == 1
         topics = settings.store_path / "config" / "topics.json"
         topics.write_text(topics.read_text().replace("shown.since.ms", "else"))
-        await life._client._on_state()
+        await life._parts.client._pulls._on_state()
         await life.serve_started(Address("127.0.0.1", 1))
         await wait_until_begin(0)
         ahead["ms"] = HOUR_MS + 600_000

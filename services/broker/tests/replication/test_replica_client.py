@@ -14,9 +14,10 @@ from grpc import aio
 from ariane.replication.v1.log_service_pb2_grpc import add_LogServiceServicer_to_server
 from ariane.replication.v1.state_service_pb2_grpc import add_StateServiceServicer_to_server
 from ariane_broker.errors.replication import log_diverged
-from ariane_broker.following import replica_client
+from ariane_broker.following import state_pulls
 from ariane_broker.following.log_mending import LogMending
-from ariane_broker.following.replica_client import ReplicaClient, ReplicaIdentity
+from ariane_broker.following.replica_client import FollowEnvironment, ReplicaClient, ReplicaIdentity
+from ariane_broker.following.state_pulls import StatePulls
 from ariane_broker.replication.log_feed import LogFeed
 from ariane_broker.replication.log_taker import CannotFollow, LogTaker
 from ariane_broker.replication.state_copies import StateCopies, StatePart
@@ -92,17 +93,17 @@ def replica(tmp_path):
     state = state_of("replica")
     with new_store(tmp_path / "replica") as store, ThreadPoolExecutor(1) as keeper:
         client = ReplicaClient(
-            ReplicaIdentity("c", "b", 1),
+            FollowEnvironment(
+                ReplicaIdentity("c", "b", 1),
+                keeper=keeper,
+                flusher=keeper,
+                is_sync_flush=False,
+                chance=Random(1),
+            ),
             store,
             LogTaker(store, state.forget_snapshots),
-            state,
-            keeper=keeper,
-            flusher=keeper,
-            is_sync_flush=False,
-            state_interval_s=60,
-            sleep=asyncio.sleep,
-            chance=Random(1),
-            mending=LogMending(
+            StatePulls(store, state, keeper, interval_s=60, sleep=asyncio.sleep, on_state=nothing),
+            LogMending(
                 store,
                 keeper,
                 set_begin=lambda: 0,
@@ -111,7 +112,6 @@ def replica(tmp_path):
             ),
             is_relied_on=lambda: client.is_in_sync,
             on_taken=lambda: None,
-            on_state=nothing,
         )
         client.is_in_sync = False
         yield client, state
@@ -140,7 +140,7 @@ async def test_who_cannot_pull_state_any_more_does_not_follow(primary, replica, 
     client, _ = replica
     following = asyncio.create_task(client.follow(primary.address, 1, lambda: None))
     await asyncio.wait_for(primary.progress.get(), 60)
-    monkeypatch.setattr(replica_client, "STATE_FILE_BYTES_MAX", 0)
+    monkeypatch.setattr(state_pulls, "STATE_FILE_BYTES_MAX", 0)
     primary.state.put(StatePart("topics.json", b'{"owner": "changed"}'))
     async with asyncio.timeout(60):
         while not following.done():

@@ -90,7 +90,7 @@ class Ended(NamedTuple):
 EndOutcome: TypeAlias = Ended | Exception
 """The outcome of ending a transaction, or the error that left it unknown."""
 
-_Home: TypeAlias = tuple[str, int, Host]
+_Destination: TypeAlias = tuple[str, int, Host]
 """The common values of a block's messages: topic, queue, and the producer's address."""
 
 
@@ -114,7 +114,7 @@ class _Ending:
     """What the log says of transactions that memory does not know."""
     ids: set[str] = field(default_factory=set)
     """The transactions that end in this turn."""
-    commits: dict[_Home, list[_Commit]] = field(default_factory=dict)
+    commits: dict[_Destination, list[_Commit]] = field(default_factory=dict)
     """Half messages to commit, by destination."""
     rollbacks: dict[int, HalfMessage] = field(default_factory=dict)
     """Half messages to roll back, by place in the request."""
@@ -164,8 +164,8 @@ class TransactionEnds:
                 raise
             except (ServiceError, StorageError, OSError) as error:
                 ending.ended[position] = error
-        for home, commits in ending.commits.items():
-            self._commit(home, commits, ending)
+        for destination, commits in ending.commits.items():
+            self._commit(destination, commits, ending)
         if ending.rollbacks:
             self._roll_back(ending)
         return ending.ended
@@ -262,9 +262,9 @@ class TransactionEnds:
         if config is None:
             raise topic_not_found(half.topic)
         ending.left_bytes -= len(copy.body)
-        home = half.topic, queue_for(half, config), copy.born_host
+        destination = half.topic, queue_for(half, config), copy.born_host
         commit = _Commit(position, half, committed_copy(copy, half))
-        ending.commits.setdefault(home, []).append(commit)
+        ending.commits.setdefault(destination, []).append(commit)
         ending.ids.add(transaction_id)
         return None
 
@@ -296,9 +296,11 @@ class TransactionEnds:
                 message = StoredPlace.of(fields) if fields.topic == request.topic else None
         return Ended(outcome, message, duplicate=True)
 
-    def _commit(self, home: _Home, commits: Sequence[_Commit], ending: _Ending) -> None:
+    def _commit(
+        self, destination: _Destination, commits: Sequence[_Commit], ending: _Ending
+    ) -> None:
         """Append messages to their queue, and their op records."""
-        topic, queue_id, born_host = home
+        topic, queue_id, born_host = destination
         now_ms = self.now_ms()
         copies = [each.copy for each in commits]
         ops = [op_record(each.half, Outcome.COMMIT, now_ms) for each in commits]
@@ -312,7 +314,7 @@ class TransactionEnds:
             if len(commits) > 1:
                 # Appended one by one, only the bad message fails.
                 for each in commits:
-                    self._commit(home, [each], ending)
+                    self._commit(destination, [each], ending)
                 return
             ending.ended[commits[0].position] = error
             return
