@@ -19,7 +19,7 @@ from ariane_broker.log.room import LogRoom
 from ariane_broker.receive.in_hand import receive_table
 from ariane_broker.receive.in_hand.receive_log import ReceiveLog
 from ariane_broker.receive.in_hand.receive_table import ReceiveTable
-from ariane_broker.state.state_files import BrokerState, StateFiles
+from ariane_broker.state.state_files import BrokerState, StateFiles, StateTables
 from ariane_broker.topics.topic_table import TopicTable
 from ariane_storage import state_file
 from ariane_storage.store_files import StoreFiles
@@ -79,12 +79,7 @@ def state_room(environment: Environment, log: LogRoom) -> StateRoom:
     epochs = _log_epochs(environment, log)
     state = BrokerState(
         files,
-        topics,
-        offsets,
-        groups,
-        locks=locks,
-        suspicions=suspicions,
-        epochs=epochs,
+        StateTables(topics, offsets, groups, locks, suspicions, epochs),
         statistics=log.statistics,
         end_of_queue=lambda queue: store.queue_end(*queue),
         executor=environment.threads.state,

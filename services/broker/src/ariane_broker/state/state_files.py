@@ -16,7 +16,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ariane_broker.clients.deaths.suspicions import Suspicions
 from ariane_broker.durable.saved_state import StateFile
@@ -55,36 +55,44 @@ class StateFiles:
     """``config/logEpochs.json``."""
 
 
+class StateTables(NamedTuple):
+    """What the state files are of, in memory."""
+
+    topics: TopicTable
+    """The topics."""
+    offsets: ConsumerOffsets
+    """The offsets of groups."""
+    groups: ConsumerGroups
+    """The settings of groups."""
+    locks: QueueLocks
+    """Owners of queues that are consumed in order."""
+    suspicions: Suspicions
+    """Messages that may kill their consumers."""
+    epochs: LogEpochs
+    """The epochs of the log."""
+
+
 class BrokerState:
     """Loads the state of a broker, and makes sure that all its files exist afterwards."""
 
     def __init__(
         self,
         files: StateFiles,
-        topics: TopicTable,
-        offsets: ConsumerOffsets,
-        groups: ConsumerGroups,
+        tables: StateTables,
         *,
-        locks: QueueLocks,
-        suspicions: Suspicions,
-        epochs: LogEpochs,
         statistics: BrokerStatistics,
         end_of_queue: Callable[[QueueKey], int],
         executor: Executor,
         accept_offset_loss: bool,
     ) -> None:
-        """All tables are filled from their files.
+        """``tables`` are filled from ``files``.
 
         ``end_of_queue`` returns the next queue offset of a queue of the recovered store.
         ``accept_offset_loss``: whether to start although consumer offsets are lost.
         """
         self._files = files
-        self._topics = topics
-        self._offsets = offsets
-        self._groups = groups
-        self._locks = locks
-        self._suspicions = suspicions
-        self._epochs = epochs
+        self._topics, self._offsets, self._groups = tables.topics, tables.offsets, tables.groups
+        self._locks, self._suspicions, self._epochs = tables.locks, tables.suspicions, tables.epochs
         self._statistics = statistics
         self._end_of_queue = end_of_queue
         self._executor = executor
