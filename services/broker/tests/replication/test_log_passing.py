@@ -57,9 +57,9 @@ def follow(primary, replica, forgotten):
     taker.agree(welcome)
     feed = LogFeed(primary, welcome.begin, busy_chunk_count=2)
     epochs = []
-    while (run := feed.take()) is not None:
-        epochs.append(run.epoch)
-        taker.take(run)
+    while (chunk := feed.take()) is not None:
+        epochs.append(chunk.epoch)
+        taker.take(chunk)
         feed.progressed(replica.copying.next_offset)
     return epochs
 
@@ -94,8 +94,8 @@ def test_what_a_primary_lost_and_wrote_anew_is_not_confirmed(opened):
         welcome = welcome_of(one, other)
         taker.agree(welcome)
         feed = LogFeed(one, welcome.begin, busy_chunk_count=2)
-        while (run := feed.take()) is not None:
-            taker.take(run)
+        while (chunk := feed.take()) is not None:
+            taker.take(chunk)
             feed.progressed(other.copying.next_offset)
 
     fill(one, "lost", blocks=2)
@@ -158,9 +158,9 @@ def test_no_more_is_on_its_way_than_a_window(tmp_path):
     while store.max_offset < WINDOW_BYTES + 3 * CHUNK_BYTES:
         store.append(block_of("flights", [body] * 200), 0)
     feed, sent = LogFeed(store, 0, busy_chunk_count=2), 0
-    while (run := feed.take()) is not None:
-        assert len(run.content) <= CHUNK_BYTES
-        sent += len(run.content)
+    while (chunk := feed.take()) is not None:
+        assert len(chunk.content) <= CHUNK_BYTES
+        sent += len(chunk.content)
     assert sent == WINDOW_BYTES
     feed.progressed(CHUNK_BYTES)
     assert feed.take() is not None
@@ -196,8 +196,8 @@ def test_nothing_gathers_where_a_replica_tells_its_flushes(opened):
     feed = LogFeed(store, 0, busy_chunk_count=None)
     for _ in range(5):
         begin, end = store.max_offset, grow(store, feed)
-        run = feed.take()
-        assert (run.begin, len(run.content)) == (begin, end - begin)
+        chunk = feed.take()
+        assert (chunk.begin, len(chunk.content)) == (begin, end - begin)
 
 
 def test_whole_chunks_do_not_wait_and_end_behind_a_record(tmp_path):
@@ -207,9 +207,9 @@ def test_whole_chunks_do_not_wait_and_end_behind_a_record(tmp_path):
     while store.max_offset < 4 * CHUNK_BYTES:
         ends.add(grow(store, feed, b"x" * 3000))
     for _ in range(3):
-        run = feed.take()
-        assert CHUNK_BYTES // 2 < len(run.content) <= CHUNK_BYTES
-        assert run.begin + len(run.content) in ends
+        chunk = feed.take()
+        assert CHUNK_BYTES // 2 < len(chunk.content) <= CHUNK_BYTES
+        assert chunk.begin + len(chunk.content) in ends
     store.close()
 
 

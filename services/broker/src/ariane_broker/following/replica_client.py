@@ -33,7 +33,7 @@ from ariane.replication.v1.state_service_pb2_grpc import StateServiceStub
 from ariane_broker.following.log_mending import LogMending
 from ariane_broker.following.log_wire import LogResponse, log_response
 from ariane_broker.following.state_pulls import StatePulls
-from ariane_broker.replication.log_feed import LogRun
+from ariane_broker.replication.log_feed import LogChunk
 from ariane_broker.replication.log_taker import CannotFollow, LogTaker, Welcome
 from ariane_record.checksums.checksum import crc32
 from ariane_servicekit import get_logger, open_channel
@@ -229,7 +229,7 @@ class ReplicaClient:
             raise CannotFollow(f"bytes of {chunk.commit_log_offset} were changed on their way")
         self._taker.note_confirmed(chunk.confirmed_commit_log_offset)
         self._taker.take(
-            LogRun(
+            LogChunk(
                 chunk.commit_log_offset,
                 chunk.epoch,
                 chunk.epoch_begin_commit_log_offset,

@@ -35,7 +35,7 @@ CHUNK_BYTES: Final = 4 << 20
 _ENDS_KEPT: Final = 4096
 
 
-class LogRun(NamedTuple):
+class LogChunk(NamedTuple):
     """Bytes of the log, all of one epoch and one segment."""
 
     begin: int
@@ -90,7 +90,7 @@ class LogFeed:
         self.is_closed = True
         self._woken.set()
 
-    def take(self) -> LogRun | None:
+    def take(self) -> LogChunk | None:
         """Take the bytes to send now; None if there are none.
 
         Raises:
@@ -106,10 +106,10 @@ class LogFeed:
         end = epochs[place + 1].begin if place + 1 < len(epochs) else self._store.max_offset
         end = self._chunk_end(min(end, self._sent + min(room, CHUNK_BYTES)))
         content = copying.read(self._sent, end, bytes_max=CHUNK_BYTES)
-        run = LogRun(self._sent, epochs[place].epoch, epochs[place].begin, content)
+        chunk = LogChunk(self._sent, epochs[place].epoch, epochs[place].begin, content)
         self._sent += len(content)
         self._chunk_ends.append(self._sent)
-        return run
+        return chunk
 
     def _is_busy(self) -> bool:
         """Whether the replica is busy, so that the next bytes may wait for a whole chunk."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from ariane_broker.replication.log_feed import LogRun
+from ariane_broker.replication.log_feed import LogChunk
 from ariane_servicekit import get_logger
 from ariane_storage.copying.log_copy import Junction
 from ariane_storage.log.epoch_history import EpochStart, common_end
@@ -127,7 +127,7 @@ class LogTaker:
         if self.confirmed is not None:
             self.confirmed = min(self.confirmed, begin)
 
-    def take(self, run: LogRun) -> None:
+    def take(self, chunk: LogChunk) -> None:
         """Append bytes of the primary.
 
         Raises:
@@ -135,6 +135,6 @@ class LogTaker:
         """
         copying = self._store.copying
         epochs = copying.epochs
-        if not epochs or epochs[-1].epoch != run.epoch:
-            copying.begin_epoch(run.epoch, run.epoch_begin)
-        copying.append(run.begin, run.content)
+        if not epochs or epochs[-1].epoch != chunk.epoch:
+            copying.begin_epoch(chunk.epoch, chunk.epoch_begin)
+        copying.append(chunk.begin, chunk.content)

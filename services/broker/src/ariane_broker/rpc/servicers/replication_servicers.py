@@ -16,13 +16,12 @@ from ariane.replication.v1 import log_service_pb2 as log_pb
 from ariane.replication.v1 import replica_pb2 as replica_pb
 from ariane.replication.v1 import replica_set_service_pb2 as set_pb
 from ariane.replication.v1 import state_service_pb2 as state_pb
-from ariane.replication.v1.log_service_pb2 import FollowLogResponse, LogChunk
 from ariane.replication.v1.log_service_pb2_grpc import LogServiceServicer
 from ariane.replication.v1.replica_set_service_pb2_grpc import ReplicaSetServiceServicer
 from ariane.replication.v1.state_service_pb2_grpc import StateServiceServicer
 from ariane_broker.log.cold_reads import ColdReads
 from ariane_broker.replication.copies import Copy, Progress
-from ariane_broker.replication.log_feed import WINDOW_BYTES, LogFeed, LogRun
+from ariane_broker.replication.log_feed import WINDOW_BYTES, LogChunk, LogFeed
 from ariane_broker.replication.operating import SetOperations, SetStatus
 from ariane_broker.replication.primary import Hello, Primary
 from ariane_broker.replication.replica_set import ReplicaSet
@@ -85,9 +84,9 @@ class LogServicer(LogServiceServicer):
                     sent_version = self._primary.state_version
                     yield log_pb.FollowLogResponse(heartbeat=self._heartbeat())
                 # A replica that is far behind gets what only the disk has; the loop goes on.
-                run = await self._cold_reads.run(reader, feed.take, stream="log")
-                if run is not None:
-                    yield self._chunk(run)
+                chunk = await self._cold_reads.run(reader, feed.take, stream="log")
+                if chunk is not None:
+                    yield self._chunk(chunk)
                     continue
                 woken = await feed.wait(self._heartbeat_s)
                 if not woken:
@@ -158,15 +157,15 @@ class LogServicer(LogServiceServicer):
         welcome.silence_max.FromTimedelta(timedelta(seconds=self._silence_s))
         return welcome
 
-    def _chunk(self, run: LogRun) -> bytes:
-        chunk = log_pb.LogChunk(
-            commit_log_offset=run.begin,
-            epoch=run.epoch,
-            epoch_begin_commit_log_offset=run.epoch_begin,
+    def _chunk(self, chunk: LogChunk) -> bytes:
+        message = log_pb.LogChunk(
+            commit_log_offset=chunk.begin,
+            epoch=chunk.epoch,
+            epoch_begin_commit_log_offset=chunk.epoch_begin,
             confirmed_commit_log_offset=self._store.confirmed_offset,
-            log_crc32=crc32(run.content),
+            log_crc32=crc32(chunk.content),
         )
-        return chunk_response(chunk, run.content)
+        return chunk_response(message, chunk.content)
 
     def _heartbeat(self) -> log_pb.PrimaryHeartbeat:
         return log_pb.PrimaryHeartbeat(
@@ -329,11 +328,11 @@ def _replica(copy: Copy, status: SetStatus, store: Store) -> replica_pb.ReplicaS
     return state
 
 
-_CHUNK: Final = length_tag(FollowLogResponse.CHUNK_FIELD_NUMBER)
-_LOG_BYTES: Final = length_tag(LogChunk.LOG_BYTES_FIELD_NUMBER)
+_CHUNK: Final = length_tag(log_pb.FollowLogResponse.CHUNK_FIELD_NUMBER)
+_LOG_BYTES: Final = length_tag(log_pb.LogChunk.LOG_BYTES_FIELD_NUMBER)
 
 
-def chunk_response(chunk: LogChunk, log_bytes: ByteBuffer) -> bytes:
+def chunk_response(chunk: log_pb.LogChunk, log_bytes: ByteBuffer) -> bytes:
     """Encode a response with a chunk and its bytes, which the chunk does not have yet."""
     rest = chunk.SerializeToString() + length_prefix(_LOG_BYTES, len(log_bytes))
     return b"".join((length_prefix(_CHUNK, len(rest) + len(log_bytes)), rest, log_bytes))
