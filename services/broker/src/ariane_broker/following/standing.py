@@ -34,7 +34,8 @@ EPOCHS_LEFT_OUT: Final = 1_000
 """The epochs to skip if a set begins anew: brokers that are away may have seen some."""
 
 PATIENCE: Final = 1.05
-"""Leases without a renewal after which a primary counts as gone: clocks may differ by 5 %."""
+"""Leases without a renewal after which a primary counts as gone: clocks may differ in speed, by
+5 %."""
 
 HEAD_START: Final = 0.5
 """Leases for which a better broker may have itself elected first."""

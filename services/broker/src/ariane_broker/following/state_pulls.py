@@ -170,4 +170,4 @@ class StatePulls:
 
 
 def _do_nothing() -> None:
-    """Nobody wants to know."""
+    """Do nothing, where nobody is to be called back."""
