@@ -5,12 +5,7 @@ import pytest
 from ariane_broker.clients.attached_client import Hello
 from ariane_broker.clients.client_table import ClientTable
 from ariane_broker.clients.membership import Membership
-from ariane_broker.clients.outbox import (
-    BrokerDraining,
-    HeartbeatAccepted,
-    MembershipChanged,
-    Outbox,
-)
+from ariane_broker.clients.outbox import BrokerDraining, HeartbeatHeard, MembershipChanged, Outbox
 from ariane_servicekit import ServiceError, at_once
 from ariane_testkit.virtual_clock import VirtualClock
 
@@ -151,11 +146,11 @@ def test_an_expired_client_cannot_detach_its_successor(table, clock):
 async def test_an_outbox_is_emptied_before_it_ends():
     outbox = Outbox()
     outbox.put(MembershipChanged("g"))
-    outbox.put(HeartbeatAccepted())
+    outbox.put(HeartbeatHeard())
     outbox.close()
     outbox.put(BrokerDraining(1))
     assert await outbox.take() == MembershipChanged("g")
-    assert await outbox.take() == HeartbeatAccepted()
+    assert await outbox.take() == HeartbeatHeard()
     assert await outbox.take() is None
 
 
@@ -164,8 +159,8 @@ async def test_an_outbox_wakes_its_reader():
     task = asyncio.create_task(outbox.take())
     await asyncio.sleep(0)
     assert not task.done()
-    outbox.put(HeartbeatAccepted())
-    assert await task == HeartbeatAccepted()
+    outbox.put(HeartbeatHeard())
+    assert await task == HeartbeatHeard()
 
 
 def test_who_was_forgotten_meanwhile_joins_nothing_any_more(table, clock):

@@ -48,7 +48,7 @@ class Place:
             epochs=SimpleNamespace(check=lambda *_: None),
             mark_changed=lambda: None,
             save=nothing,
-            replicate=self._shared,
+            share=self._shared,
         )
         members = SimpleNamespace(
             suspicion=lambda _: SimpleNamespace(watched_end=0, alone_end=0),

@@ -41,7 +41,7 @@ class Place:
             epochs=SimpleNamespace(check=lambda *_: None),
             mark_changed=lambda: None,
             save=nothing,
-            replicate=nothing,
+            share=nothing,
         )
 
     def store(self):

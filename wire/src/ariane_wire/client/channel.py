@@ -24,13 +24,13 @@ from ariane_wire.protocol.compression import ACCEPTED, NAMES
 from ariane_wire.protocol.headers.header_blocks import BlockMemory
 from ariane_wire.protocol.headers.header_fields import SCHEME_HTTP, SCHEME_HTTPS, authority, literal
 from ariane_wire.protocol.headers.heads import parse_response
-from ariane_wire.transport.addresses import parse_target
 from ariane_wire.transport.certificates import CertificateEnd, certificate_of
 from ariane_wire.transport.deadlines import Deadlines
 from ariane_wire.transport.dialing import dial
 from ariane_wire.transport.keepalive import Keepalive
 from ariane_wire.transport.link import Link
 from ariane_wire.transport.statistics import Statistics, Totals
+from ariane_wire.transport.targets import parse_target
 from ariane_wire.transport.tls import Credentials, speaks_http2
 
 USER_AGENT: Final = "ariane-wire/0.1.0"

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from ariane_wire.errors import BindRefused
 from ariane_wire.memory.transport import MemoryTransport
-from ariane_wire.transport.addresses import split_address
 from ariane_wire.transport.link import Link
 from ariane_wire.transport.ports import Listening, Networks
+from ariane_wire.transport.targets import split_address
 from ariane_wire.transport.tls import Credentials
 
 HOST: Final[ContextVar[str]] = ContextVar("ariane_wire_host", default="somewhere")

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ariane_wire.transport.addresses import peer_of
 from ariane_wire.transport.certificates import Certificate, certificate_of
+from ariane_wire.transport.peers import peer_of
 from ariane_wire.transport.tls import TlsContext
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from ariane_wire.protocol.faults import ConnectionFault
 from ariane_wire.protocol.frames import ErrorCode
 from ariane_wire.server.connection import ServerConnection
 from ariane_wire.server.identity import Identity, identity
-from ariane_wire.transport.addresses import peer_of
 from ariane_wire.transport.certificates import CertificateEnd, certificate_of
 from ariane_wire.transport.keepalive import Keepalive
 from ariane_wire.transport.link import Link
+from ariane_wire.transport.peers import peer_of
 
 AGE_JITTER: Final = 0.1
 """Connections of one age do not all end at once."""

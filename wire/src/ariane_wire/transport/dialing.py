@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from ipaddress import ip_address
 from typing import Any, TypeVar
 
-from ariane_wire.transport.addresses import Target
 from ariane_wire.transport.link import Link
+from ariane_wire.transport.targets import Target
 from ariane_wire.transport.tls import Credentials, next_context
 
 Won = TypeVar("Won")

@@ -26,7 +26,7 @@ from ariane_wire.protocol.proxy_header import (
     proxied_client,
     proxy_head,
 )
-from ariane_wire.transport.addresses import peer_text
+from ariane_wire.transport.peers import peer_text
 from ariane_wire.transport.ports import BACKLOG, Networks
 from ariane_wire.transport.tls import ALPN, Credentials, next_context
 

@@ -13,10 +13,10 @@ from typing import Any
 from urllib.parse import unquote
 
 from ariane_wire.errors import BindRefused
-from ariane_wire.transport.addresses import split_address
 from ariane_wire.transport.first_octets import TlsListener
 from ariane_wire.transport.link import Link
 from ariane_wire.transport.ports import BACKLOG, Listening, Networks
+from ariane_wire.transport.targets import split_address
 from ariane_wire.transport.tls import Credentials
 
 

@@ -35,7 +35,7 @@ class BrokerDraining:
 
 
 @dataclass(frozen=True, slots=True)
-class HeartbeatAccepted:
+class HeartbeatHeard:
     """The answer to a heartbeat."""
 
 
@@ -74,7 +74,7 @@ class ForRelayed:
 
 
 PlainNotice: TypeAlias = (
-    MembershipChanged | OffsetsReset | BrokerDraining | HeartbeatAccepted | ClientStateAsked
+    MembershipChanged | OffsetsReset | BrokerDraining | HeartbeatHeard | ClientStateAsked
 )
 """Notices that are the same for every client."""
 

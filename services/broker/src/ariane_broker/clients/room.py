@@ -98,7 +98,7 @@ def clients_room(
         epochs=state.epochs,
         mark_changed=saved_offsets.mark_changed,
         save=saved_offsets.save,
-        replicate=partial(_replicate_offsets, log, copied),
+        share=partial(_share_offsets, log, copied),
     )
     return ClientsRoom(
         topic_changes=topic_changes,
@@ -154,7 +154,7 @@ def _offset_deletion(
         mark_changed=state.saved_offsets.mark_changed,
         save_states=log.log_states.save,
         save=state.saved_offsets.save,
-        replicate=partial(_replicate_offsets, log, copied),
+        share=partial(_share_offsets, log, copied),
     )
 
 
@@ -168,7 +168,7 @@ async def _announce_topics(naming: NamingRoom, copied: Callable[[], Awaitable[No
     await copied()
 
 
-async def _replicate_offsets(log: LogRoom, copied: Callable[[], Awaitable[None]]) -> None:
+async def _share_offsets(log: LogRoom, copied: Callable[[], Awaitable[None]]) -> None:
     """Wait until replicas have the saved offsets, which they else pull now and then only."""
     _call_for_state(log)
     await copied()

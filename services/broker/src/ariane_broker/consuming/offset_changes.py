@@ -79,11 +79,11 @@ class OffsetChanges:
         epochs: LogEpochs,
         mark_changed: Callable[[], None],
         save: Callable[[], Awaitable[None]],
-        replicate: Callable[[], Awaitable[None]],
+        share: Callable[[], Awaitable[None]],
     ) -> None:
         """``mark_changed`` notes a change; ``save`` returns once all noted ones are on the disk.
 
-        ``replicate`` returns once replicas have what was saved. Only changes wait for it whose loss
+        ``share`` returns once replicas have what was saved. Only changes wait for it whose loss
         would do more than deliver messages again: beginnings, and moves on purpose.
         """
         self._offsets = offsets
@@ -97,7 +97,7 @@ class OffsetChanges:
         self._epochs = epochs
         self._mark_changed = mark_changed
         self._save = save
-        self._replicate = replicate
+        self._share = share
         self._beginnings: dict[asyncio.Future[Any], str] = {}
 
     async def store(
@@ -160,7 +160,7 @@ class OffsetChanges:
 
     async def _save_and_replicate(self) -> None:
         await self._save()
-        await self._replicate()
+        await self._share()
 
     def _note_stored(self, storing: asyncio.Future[Any]) -> None:
         self._beginnings.pop(storing, None)

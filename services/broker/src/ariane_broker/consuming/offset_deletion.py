@@ -29,7 +29,7 @@ class OffsetDeletion:
     """Saves what is in hand."""
     save: Callable[[], Awaitable[None]]
     """Returns once noted changes are on the disk."""
-    replicate: Callable[[], Awaitable[None]]
+    share: Callable[[], Awaitable[None]]
     """Returns once replicas have what was saved."""
 
     async def delete(
@@ -67,7 +67,7 @@ class OffsetDeletion:
         await self.receiving.promised()
         await self.save_states()
         await self.save()
-        await self.replicate()
+        await self.share()
         return places
 
     def _refuse_in_use(self, consumer_group: str, topic: str) -> None:

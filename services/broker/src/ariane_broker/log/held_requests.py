@@ -7,13 +7,13 @@ to watch it in the same turn of the event loop misses no arrival.
 
 ``wake`` is called in the loop turn in which messages arrived in a queue, and ends the wait of the
 requests that watch this queue. They run in the next turn, once, however many appends there were in
-this one. A watch of a reader that wants some tags only is notified of messages with the hashes of
-these tags, and of those whose hashes are not known; one that waits with a filter, of messages that
-it passes (see ``filtered_watches``). A wait also ends when its hold time is over, when it is
-interrupted, when the broker stops, and with the call that it belongs to.
+this one. A watch of a reader that wants some tags only is told of messages with the hashes of these
+tags, and of those whose hashes are not known; one that waits with a filter, of messages that it
+passes (see ``filtered_watches``). A wait also ends when its hold time is over, when it
+is interrupted, when the broker stops, and with the call that it belongs to.
 
-A request that watches thousands of queues begins with some in each turn of the loop
-(``watch_also``), and its watch ends in as many turns.
+Who watches thousands of queues begins with some in each turn of the loop (``watch_also``), and his
+watch ends in as many turns.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from ariane_broker.clients.outbox import (
     ClientStateAsked,
     ConsumptionAsked,
     ForRelayed,
-    HeartbeatAccepted,
+    HeartbeatHeard,
     MembershipChanged,
     Notice,
     OffsetsReset,
@@ -39,12 +39,11 @@ from ariane_broker.clients.subscription_conflicts import SeenConflict, key_of
 from ariane_broker.consuming.operator_questions import OperatorQuestions
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.rpc.peer_address import host_text, peer_text
+from ariane_broker.rpc.translation.hold_wire import hold_message, holds_of
 from ariane_broker.rpc.translation.question_wire import (
     bounded_answer,
     bounded_state,
     consumption_of,
-    hold_message,
-    holds_of,
 )
 from ariane_broker.rpc.translation.subscription_wire import (
     hello_of,
@@ -311,8 +310,8 @@ class ClientServicer(ClientServiceServicer):
                         memberships = memberships_of(request.heartbeat.memberships)
                         await self._admission.change_memberships(client, memberships)
                     client.holds = holds_of(request.heartbeat.holds, client.memberships)
-                    client.holds_reported_s = client.last_heard
-                    client.outbox.put(HeartbeatAccepted())
+                    client.holds_told = client.last_heard
+                    client.outbox.put(HeartbeatHeard())
                     await in_turns(relayed.note_heartbeat())
                 elif content == "relayed_clients":
                     await _take_relayed(request.relayed_clients, relayed)
@@ -400,7 +399,7 @@ def _notice_message(notice: PlainNotice) -> client_pb.AttachResponse:
                 question_id=question_id, with_stacks=with_stacks
             )
             return client_pb.AttachResponse(state_question=question)
-        case HeartbeatAccepted():
+        case HeartbeatHeard():
             accepted = client_pb.HeartbeatAccepted()
             return client_pb.AttachResponse(heartbeat_accepted=accepted)
 

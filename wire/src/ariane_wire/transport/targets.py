@@ -1,13 +1,10 @@
-"""Addresses as text, in the forms of gRPC: where a channel connects to, and where a peer is."""
+"""Where a channel connects to, as text: the forms of gRPC that name an address."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
-from urllib.parse import quote, unquote
-
-if TYPE_CHECKING:
-    import asyncio
+from typing import Final
+from urllib.parse import unquote
 
 _PORT_DEFAULT: Final = 443
 
@@ -65,25 +62,3 @@ def split_address(text: str) -> tuple[str, int | None]:
     if not port.isdigit() or int(port) > 0xFFFF:
         raise ValueError(f"{text!r} has no port between 0 and 65535")
     return host, int(port)
-
-
-def peer_of(transport: asyncio.BaseTransport | None, number: int) -> str:
-    """The address of the peer of a transport, as ``Identity.peer``.
-
-    Args:
-        transport: None if it is gone.
-        number: Of the connection, unique in its server.
-    """
-    name = transport.get_extra_info("peername") if transport is not None else None
-    own = transport.get_extra_info("sockname") if transport is not None else None
-    if isinstance(name, tuple):
-        return peer_text(name[0], name[1])
-    path = own if isinstance(own, str) else ""
-    return f"unix:{path}#{number}"
-
-
-def peer_text(address: str, port: int) -> str:
-    """An address in the form of grpcio."""
-    if ":" in address:
-        return f"ipv6:{quote(f'[{address}]', safe=':')}:{port}"
-    return f"ipv4:{address}:{port}"
