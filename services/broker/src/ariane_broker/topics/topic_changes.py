@@ -200,10 +200,8 @@ class TopicChanges:
     async def _wake_readers(self, before: TopicConfig | None) -> None:
         """Wake the pulls that wait for queues of the topic, so that they see the change."""
         if before is not None:
-            queue_ids = range(before.read_queue_count)
-            await in_turns(
-                self._effects.wake_queue(QueueKey(before.topic, each)) for each in queue_ids
-            )
+            queues = (QueueKey(before.topic, each) for each in range(before.read_queue_count))
+            await in_turns(map(self._effects.wake_queue, queues))
 
     async def _create_if_missing(self, topic: str, queue_count: int) -> TopicConfig:
         change = TopicChange(read_queue_count=queue_count, write_queue_count=queue_count)
