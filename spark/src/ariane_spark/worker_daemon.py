@@ -21,6 +21,7 @@ from ariane_spark.calls.spared_modules import spare_modules
 OF_TASKS: Final = (
     "pyarrow.compute",
     "pyspark.sql.pandas.types",
+    "ariane_sdk.sync",
     "ariane_spark.calls.connection",
     "ariane_spark.sink.batch_writer",
     "ariane_spark.source.batch_reader",

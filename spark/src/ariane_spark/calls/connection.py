@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Hashable, Mapping
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ariane_record.encoding.kept_memory import keep_freed_memory
-from ariane_sdk import ProducerSettings
-from ariane_sdk.sync import Producer
 from ariane_spark.calls.batch_transactions import WRITE_POLICY, BatchTransactions
 from ariane_spark.calls.channels import Channels
 from ariane_spark.calls.cluster import Cluster
@@ -24,6 +22,9 @@ from ariane_spark.calls.task_spans import span_provider
 from ariane_spark.options.access_options import JobAccess, given_access, scope_of
 from ariane_spark.options.options import ReadOptions
 from ariane_spark.options.write_options import WriteOptions
+
+if TYPE_CHECKING:
+    from ariane_sdk.sync import Producer
 
 SEND_S_MAX: Final = 60.0
 """How long a message may wait for a broker that restarts. This is better than an error, because a
@@ -71,6 +72,10 @@ def connect_producer_once(options: WriteOptions) -> Producer:
     """The producer of this process for the cluster of these options."""
 
     def start() -> Producer:
+        # Most of the SDK, which takes long to import: tasks that read, and planners, go without.
+        from ariane_sdk import ProducerSettings  # noqa: PLC0415 - see above.
+        from ariane_sdk.sync import Producer  # noqa: PLC0415 - see above.
+
         settings = ProducerSettings(
             send_timeout_s=SEND_S_MAX,
             batch_bytes_max=options.batch_bytes,
