@@ -49,9 +49,9 @@ def contents(table, task="task"):
 
 
 def meaning(row):
-    """What a message has of a row: absent and empty are one."""
+    """What a message has of a row: absent and empty are one, also for values of properties."""
     body, topic, tag, keys, group, properties, due = row
-    pairs = sorted(pair for pair in properties or () if pair[0] != "messageId")
+    pairs = sorted(pair for pair in properties or () if pair[1] and pair[0] != "messageId")
     return (body, topic, tag or "", sorted(filter(None, keys or ())), group or "", pairs, due)
 
 
