@@ -51,6 +51,7 @@ from ariane_spark.options.option_table import Use
 from ariane_spark.options.options import read_options
 from ariane_spark.positions.ranges import QueueRange
 from ariane_spark.records.columns import Projection, header_schema, message_schema
+from ariane_spark.records.joined_records import QueueRecords
 
 BODY_BYTES = 1024
 QUEUES = 2
@@ -253,7 +254,7 @@ class Bench:
         projection = Projection.of(schema)
         fetch = Fetch.of(projection.detail, options)
         chunk = next(client.read_range(QueueRange(queue, kept.earliest, kept.latest), fetch))
-        batch = projection.batch(chunk.records, queue)
+        batch = projection.batch([QueueRecords(queue, chunk.records)])
         times = max(1, round(self.count / 2 / batch.num_rows))
         return Prebuilt(schema, batch, times, 2)
 

@@ -7,8 +7,9 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+import zlib
+from collections.abc import Callable, Container, Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +28,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from ariane_record import RecordFields, encode_record
+from ariane_record import RecordFields, SystemFlag, encode_record
 from ariane_record.decoding.columns import decode_columns
 from ariane_sdk import MessageQueue
 from ariane_sdk.errors import CallError, QueueOffsetOutOfRange, RouteNotFound
@@ -47,7 +48,7 @@ class MemoryCluster:
     uncertain: frozenset[str] = frozenset()
     earliest: dict[MessageQueue, int] = field(default_factory=dict)
     chunk_records: int = 2
-    failures: list[Exception] = field(default_factory=list)
+    failures: list[Exception | None] = field(default_factory=list)
     reads: list[tuple[QueueRange, Detail]] = field(default_factory=list)
     questions: int = 0
     open_streams: int = 0
@@ -83,6 +84,17 @@ class MemoryCluster:
                 )
             )
         return queue
+
+    def compress(self, queue: MessageQueue, damaged: Container[int]) -> None:
+        """Make all bodies compressed; those of some messages are not what their flag says."""
+        self.queues[queue] = [
+            replace(
+                record,
+                system_flag=int(SystemFlag.COMPRESSED | SystemFlag.COMPRESSION_ZLIB),
+                body=b"damaged" if place in damaged else zlib.compress(b"%d" % place),
+            )
+            for place, record in enumerate(self.queues[queue])
+        ]
 
     def bounds(self, topics) -> dict[MessageQueue, Bounds]:
         self.questions += 1
@@ -153,8 +165,8 @@ class MemoryCluster:
         return not fetch.tags or record.properties.get("TAGS", "") in fetch.tags
 
     def _fail(self) -> None:
-        if self.failures:
-            raise self.failures.pop(0)
+        if self.failures and (failure := self.failures.pop(0)) is not None:
+            raise failure
 
 
 SPARK_TYPES = {

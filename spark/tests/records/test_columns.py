@@ -15,6 +15,7 @@ from ariane_sdk import MessageQueue
 from ariane_spark.calls.cluster import Fetch
 from ariane_spark.errors import SchemaIllegal
 from ariane_spark.records.columns import Detail, Projection, header_schema, message_schema
+from ariane_spark.records.joined_records import QueueRecords
 
 QUEUE = MessageQueue("orders", "broker-a", 1)
 
@@ -101,7 +102,7 @@ def test_batches_are_what_spark_compares_them_with(cluster, ddl, schema):
     projection = pickle.loads(pickle.dumps(Projection.of(schema)))  # noqa: S301 - our own bytes.
     (chunk,) = cluster.read_range(*whole(cluster, queue))
 
-    batch = projection.batch(chunk.records, queue)
+    batch = projection.batch([QueueRecords(queue, chunk.records)])
 
     batch.validate(full=True)
     assert batch.schema.equals(to_arrow_schema(schema, timezone="UTC"))
@@ -113,7 +114,7 @@ def test_values(cluster):
     (chunk,) = cluster.read_range(*whole(cluster, queue))
     schema = message_schema([*message_schema().fieldNames(), "brokerName"])
 
-    rows = Projection.of(schema).batch(chunk.records, QUEUE).to_pylist()
+    rows = Projection.of(schema).batch([QueueRecords(QUEUE, chunk.records)]).to_pylist()
 
     assert rows[1] == {
         "topic": "orders",
@@ -150,7 +151,7 @@ def test_compressed_bodies_are_as_they_were_sent():
     records = decode_columns(block.records, block.sizes)
     schema = message_schema(["queueOffset", "body"])
 
-    batch = Projection.of(schema).batch(records, QUEUE)
+    batch = Projection.of(schema).batch([QueueRecords(QUEUE, records)])
 
     assert batch.schema.equals(to_arrow_schema(schema, timezone="UTC"))
     assert batch.column(1).to_pylist() == bodies

@@ -1,12 +1,9 @@
 """Reading ranges in a task: order, repetition, loss."""
 
 import logging
-import zlib
-from dataclasses import replace
 
 import pytest
 
-from ariane_record import SystemFlag
 from ariane_record.decoding import columns
 from ariane_sdk.errors import ServiceUnavailable, TopicRefused
 from ariane_spark.calls.cluster import Fetch
@@ -161,10 +158,11 @@ def test_a_queue_that_lost_its_end(cluster, caplog, begin):
 
 
 def test_a_reader_that_stops_early_ends_the_stream(cluster):
-    queue = cluster.add("orders", "broker-a", 0, 10)
+    count = AHEAD_RECORDS_MAX + 1
+    queue = cluster.add("orders", "broker-a", 0, count)
     options = read_options({"endpoints": "n:1", "topic": "orders"}, Use.BATCH_READ)
-    batches = RangeReader(cluster, options).batches([QueueRange(queue, 0, 10)], PROJECTION)
-    next(batches)
+    batches = RangeReader(cluster, options).batches([QueueRange(queue, 0, count)], PROJECTION)
+    assert len(next(batches)) == cluster.chunk_records
     assert cluster.open_streams == 1
 
     batches.close()
@@ -180,18 +178,6 @@ def test_tags_need_no_properties_here_since_brokers_compare_them(cluster):
     assert {detail for _, detail in cluster.reads} == {Detail.POSITIONS}
 
 
-def compressed(cluster, queue, damaged):
-    """All bodies compressed; those of some messages are not what their flag says."""
-    cluster.queues[queue] = [
-        replace(
-            record,
-            system_flag=int(SystemFlag.COMPRESSED | SystemFlag.COMPRESSION_ZLIB),
-            body=b"damaged" if place in damaged else zlib.compress(b"%d" % place),
-        )
-        for place, record in enumerate(cluster.queues[queue])
-    ]
-
-
 def bodies(cluster, queue, **given):
     options = read_options({"endpoints": "n:1", "topic": "orders", **given}, Use.BATCH_READ)
     schema = Projection.of(message_schema(["body", "topic", "queueOffset"]))
@@ -204,7 +190,7 @@ def bodies(cluster, queue, **given):
 @pytest.mark.parametrize("damaged", [{0}, {3, 4}, {8}, set(range(9))])
 def test_a_damaged_body_ends_a_query_by_name_or_is_null(cluster, damaged):
     queue = cluster.add("orders", "broker-a", 0, 9)
-    compressed(cluster, queue, damaged)
+    cluster.compress(queue, damaged)
 
     with pytest.raises(MessageDamaged, match=rf"0 at {min(damaged)}: .*'onDamagedBody' to 'null'"):
         bodies(cluster, queue)
@@ -218,7 +204,7 @@ def test_a_damaged_body_ends_a_query_by_name_or_is_null(cluster, damaged):
 def test_bodies_that_are_too_large_together_come_in_several_batches(cluster, monkeypatch):
     monkeypatch.setattr(columns, "DECOMPRESSED_TOTAL_BYTES_MAX", 2)
     queue = cluster.add("orders", "broker-a", 0, 9)
-    compressed(cluster, queue, ())
+    cluster.compress(queue, ())
 
     assert bodies(cluster, queue) == [(place, b"%d" % place) for place in range(9)]
 
@@ -261,9 +247,11 @@ class Asked:
     def __init__(self, cluster):
         self.cluster = cluster
         self.begun = []
+        self.read_before = []
 
     def read_range(self, part, fetch):
         self.begun.append(part)
+        self.read_before.append(len(self.cluster.reads))
         return self.cluster.read_range(part, fetch)
 
 
@@ -282,14 +270,14 @@ def test_small_ranges_are_asked_for_ahead_of_their_turn(cluster):
     asked = Asked(cluster)
 
     batches = reader_of(asked).batches(ranges, PROJECTION)
-    first = next(batches)
 
-    assert asked.begun == ranges[: AHEAD_STREAMS_MAX + 1]
-    rows = [row for batch in (first, *batches) for row in batch.to_pylist()]
+    rows = [row for batch in batches for row in batch.to_pylist()]
     assert [(row["queueId"], row["queueOffset"]) for row in rows] == [
         (part.queue.queue_id, at) for part in ranges for at in range(3)
     ]
     assert asked.begun == ranges
+    ahead = AHEAD_STREAMS_MAX + 1
+    assert asked.read_before[: ahead + 2] == [0] * ahead + [1, 2]
 
 
 def test_large_ranges_are_asked_for_when_it_is_their_turn(cluster):
@@ -303,18 +291,21 @@ def test_large_ranges_are_asked_for_when_it_is_their_turn(cluster):
 
 
 def test_what_was_asked_for_ahead_and_fails_is_asked_for_again(cluster):
+    cluster.chunk_records = 3
     ranges = small_ranges(cluster, 3)
     asked = Asked(cluster)
-    batches = reader_of(asked).batches(ranges, PROJECTION)
-    rows = next(batches).to_pylist()
-    cluster.failures = [ServiceUnavailable("down", retriable=True) for _ in range(3)]
+    # The first range is read at once, and the second one at the fourth request.
+    down = [ServiceUnavailable("down", retriable=True) for _ in range(3)]
+    cluster.failures = [None, None, *down]
 
-    rows += [row for batch in batches for row in batch.to_pylist()]
+    batches = reader_of(asked).batches(ranges, PROJECTION)
+
+    rows = [row for batch in batches for row in batch.to_pylist()]
 
     assert [(row["queueId"], row["queueOffset"]) for row in rows] == [
         (number, at) for number in range(3) for at in range(3)
     ]
-    assert len(asked.begun) == 6
+    assert asked.begun[3:] == 3 * ranges[1:2]
 
 
 def test_stopping_early_ends_what_was_asked_for(cluster):
@@ -334,7 +325,7 @@ def test_stopping_early_ends_what_was_asked_for(cluster):
 
             return Noted()
 
-    ranges = small_ranges(cluster, 4)
+    ranges = small_ranges(cluster, 12)
     batches = reader_of(Streams(cluster)).batches(ranges, PROJECTION)
     next(batches)
     batches.close()

@@ -27,13 +27,11 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from ariane_sdk import MessageQueue
 from ariane_spark.errors import SchemaIllegal
+from ariane_spark.records.joined_records import QueueRecords, joined
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from ariane_record.decoding.columns import RecordColumns
 
 
 BODY: Final = "body"
@@ -173,13 +171,12 @@ class Projection:
         return to_arrow_schema(self.schema, timezone="UTC")
 
     def batch(
-        self, records: RecordColumns, queue: MessageQueue, *, without_bodies: bool = False
+        self, parts: Sequence[QueueRecords], *, without_bodies: bool = False
     ) -> pa.RecordBatch:
-        """Messages of one queue as Spark expects them; no statement runs once per message.
+        """Messages as Spark expects them; no statement runs once per message.
 
         Args:
-            records: The messages.
-            queue: Their queue.
+            parts: The messages, by queue; at least one part.
             without_bodies: Whether bodies are null even if the records have them.
 
         Raises:
@@ -190,6 +187,7 @@ class Projection:
         from ariane_record.decoding.arrow import to_arrow  # noqa: PLC0415 - the same.
 
         schema = self.arrow_schema
+        records = joined([part.records for part in parts])
         left_out = {*_OF_THE_QUEUE, BODY} if without_bodies else {*_OF_THE_QUEUE}
         built = to_arrow(records, [name for name in self.names if name not in left_out])
         arrays: list[Any] = []
@@ -197,7 +195,9 @@ class Projection:
             if name == BODY and without_bodies:
                 arrays.append(pa.nulls(len(records), field.type))
             elif name in _OF_THE_QUEUE:
-                arrays.append(pa.repeat(_OF_THE_QUEUE[name](queue), len(records)))
+                value = _OF_THE_QUEUE[name]
+                runs = [pa.repeat(value(part.queue), len(part.records)) for part in parts]
+                arrays.append(runs[0] if len(runs) == 1 else pa.concat_arrays(runs))
             else:
                 # The types differ at most in the names and nullability of their children.
                 arrays.append(built.column(name).view(field.type))

@@ -9,30 +9,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ariane_record.decoding.columns import RecordColumns, decode_columns
 from ariane_record.errors import RecordCorrupted
-from ariane_sdk import MessageQueue
 from ariane_spark.errors import MessageDamaged
 from ariane_spark.records.columns import Projection
+from ariane_spark.records.joined_records import QueueRecords
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
 def batches_of(
-    projection: Projection, records: RecordColumns, queue: MessageQueue, *, null_if_damaged: bool
+    projection: Projection, parts: Sequence[QueueRecords], *, null_if_damaged: bool
 ) -> Generator[pa.RecordBatch]:
-    """Messages of one queue as batches for Spark.
+    """Messages as batches for Spark: one batch, if all their bodies can be read.
 
     Args:
         projection: The columns to make.
-        records: The messages.
-        queue: Their queue.
+        parts: The messages, by queue; at least one part.
         null_if_damaged: Whether a body that cannot be decompressed is null; else it is an error.
 
     Raises:
@@ -41,14 +40,29 @@ def batches_of(
         CodecMissing: The library that would decompress a body is not installed.
     """
     try:
-        batch = projection.batch(records, queue)
+        batch = projection.batch(parts)
     except RecordCorrupted:
-        damaged = records.damaged_bodies() if projection.reads_bodies else {}
-        if not damaged and len(records) == 1:
-            raise
+        shares = _shares(projection, parts, null_if_damaged=null_if_damaged)
     else:
         yield batch
         return
+    for share, is_damaged in shares:
+        if is_damaged:
+            yield projection.batch([share], without_bodies=True)
+        else:
+            yield from batches_of(projection, [share], null_if_damaged=null_if_damaged)
+
+
+def _shares(
+    projection: Projection, parts: Sequence[QueueRecords], *, null_if_damaged: bool
+) -> list[tuple[QueueRecords, bool]]:
+    """Messages that make no batch together, divided; True for one whose body is damaged."""
+    if len(parts) > 1:
+        return [(part, False) for part in parts]
+    queue, records = parts[0]
+    damaged = records.damaged_bodies() if projection.reads_bodies else {}
+    if not damaged and len(records) == 1:
+        raise  # noqa: PLE0704 - called while the error is handled.
     if damaged and not (null_if_damaged and projection.body_may_be_null):
         row, cause = next(iter(damaged.items()))
         raise MessageDamaged(
@@ -57,15 +71,15 @@ def batches_of(
             " in the body of a schema of your own)"
         )
     # If none is damaged, all bodies together are too large for one batch.
-    begin = 0
+    shares, begin = [], 0
     for row in (*damaged, len(records)) if damaged else (len(records) // 2, len(records)):
         if begin < row:
-            some = _rows(records, begin, row)
-            yield from batches_of(projection, some, queue, null_if_damaged=null_if_damaged)
+            shares.append((QueueRecords(queue, _rows(records, begin, row)), False))
         begin = row
         if row in damaged:
             begin = row + 1
-            yield projection.batch(_rows(records, row, begin), queue, without_bodies=True)
+            shares.append((QueueRecords(queue, _rows(records, row, begin)), True))
+    return shares
 
 
 def _rows(records: RecordColumns, begin: int, end: int) -> RecordColumns:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
@@ -22,6 +22,7 @@ from ariane_spark.options.options import ReadOptions
 from ariane_spark.positions.offsets import Bounds
 from ariane_spark.positions.ranges import QueueRange
 from ariane_spark.records.columns import Detail, Projection
+from ariane_spark.records.joined_records import QueueRecords
 from ariane_spark.records.readable_batches import batches_of
 from ariane_spark.source.data_loss import DataLossPolicy
 from ariane_spark.source.pace import Pace
@@ -33,10 +34,11 @@ if TYPE_CHECKING:
     from ariane_record.decoding.columns import RecordColumns
 
 AHEAD_RECORDS_MAX: Final = 2000
-"""The most messages of the present range and of ranges requested ahead."""
+"""The most messages of the present range and of ranges requested ahead; and of one batch for
+several ranges."""
 
 AHEAD_STREAMS_MAX: Final = 8
-"""The most ranges requested ahead."""
+"""The most ranges requested ahead of the present one, and joined with it in one batch."""
 
 
 class RangeReader:
@@ -89,6 +91,17 @@ class RangeReader:
         fetch: Fetch,
         span: ReadSpan | None = None,
     ) -> Generator[pa.RecordBatch]:
+        null_if_damaged = self._options.null_if_damaged
+        with closing(self._joined(ranges, fetch, span)) as joined:
+            for parts in joined:
+                yield from batches_of(projection, parts, null_if_damaged=null_if_damaged)
+
+    def _joined(
+        self, ranges: Iterable[QueueRange], fetch: Fetch, span: ReadSpan | None
+    ) -> Generator[Sequence[QueueRecords]]:
+        """The records of each batch: chunks of large ranges alone, those of small ones together."""
+        held: list[QueueRecords] = []
+        count = octets = 0
         # Generators are closed when Spark stops early (LIMIT): that ends their streams.
         with closing(self._opened(ranges, fetch)) as opened:
             for part, stream in opened:
@@ -96,12 +109,21 @@ class RangeReader:
                     for records in chunks:
                         if span is not None:
                             span.saw(records, part.queue)
-                        yield from batches_of(
-                            projection,
-                            records,
-                            part.queue,
-                            null_if_damaged=self._options.null_if_damaged,
-                        )
+                        count += len(records)
+                        octets += len(records.records)
+                        if held and (
+                            count > AHEAD_RECORDS_MAX
+                            or octets > fetch.chunk_bytes
+                            or len(held) > AHEAD_STREAMS_MAX
+                        ):
+                            yield held
+                            held, count, octets = [], len(records), len(records.records)
+                        held.append(QueueRecords(part.queue, records))
+                        if part.count > AHEAD_RECORDS_MAX:
+                            yield held
+                            held, count, octets = [], 0, 0
+        if held:
+            yield held
 
     def _opened(
         self, ranges: Iterable[QueueRange], fetch: Fetch
