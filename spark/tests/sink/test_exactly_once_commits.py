@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pyarrow as pa
 import pytest
 
 from ariane_sdk import errors as sdk_errors
@@ -36,11 +37,13 @@ class Broker:
 
     def __init__(self):
         self.committed = False
+        self.questions = 0
         self.commits, self.aborts = [], []
         self.failure = None
         self.standing = None
 
     def is_committed(self, batch):
+        self.questions += 1
         return self.committed
 
     def commit(self, batch, attempts, contents):
@@ -74,6 +77,22 @@ def test_what_all_tasks_staged_is_committed_by_name(broker, write):
 
     attempts = [attempt for each in STAGED for attempt in each.attempts]
     assert broker.commits == [(BATCH, attempts, BOTH)]
+
+
+def test_a_task_without_rows_asks_nothing(broker, write):
+    """Of 200 tasks behind a shuffle of a small micro-batch, most have none."""
+    write = replace(write, batch=BATCH)
+    schema = pa.schema({"body": pa.string()})
+    nothing, one = (pa.record_batch([rows], schema=schema) for rows in ([], ["a"]))
+    broker.committed = True
+
+    for batches in ([], [nothing, nothing]):
+        assert write.stage(iter(batches)) == StageReceipt(BATCH, (), Contents())
+    assert broker.questions == 0
+
+    receipt = write.stage(iter([nothing, one, one]))
+    assert (receipt.attempts, receipt.contents.row_count) == (None, 2)
+    assert broker.questions == 1
 
 
 def test_nothing_at_all_is_nothing_to_commit(broker, write):

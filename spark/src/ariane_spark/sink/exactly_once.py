@@ -98,22 +98,23 @@ class ExactlyOnceWrite:
             )
         calls = self.connect(self.options)
         seed = IdentitySeed(f"{batch.sink.name}/{batch.batch_id}/{partition_id}")
-        staged: StagedAttempt | None = None
-        if not calls.is_committed(batch):
-            staged = StagedAttempt(
-                calls,
-                batch,
-                partition_id,
-                name=seed.text,
-                block_bytes_max=self.options.batch_bytes,
-                compression=self.options.compression,
-            )
+        staged: StagedAttempt | None = StagedAttempt(
+            calls,
+            batch,
+            partition_id,
+            name=seed.text,
+            block_bytes_max=self.options.batch_bytes,
+            compression=self.options.compression,
+        )
         sieve = RowSieve(self.plan, self.options.dead_letter_topic)
         count, contents = 0, Contents()
         try:
             with write_span(self.options.otlp_endpoint) as span:
                 for rows in batches:
                     for part in sieve.tables(rows, seed, count):
+                        # Asked with the first rows: most of many tasks may have none.
+                        if not contents.row_count and calls.is_committed(batch):
+                            staged = None
                         # Also for a batch committed before: the rows must be the same. The context
                         # of a span differs each time, so it is left out.
                         contents = contents.plus(contents_of(part))
