@@ -19,8 +19,12 @@ from pyspark.daemon import manager
 from ariane_spark.calls.spared_modules import spare_modules
 
 OF_TASKS: Final = (
-    "pyarrow.compute",
-    "pyspark.sql.pandas.types",
+    "pyspark.worker",
+    "pyspark.sql.worker.plan_data_source_read",
+    # These make Arrow's first values, with which it imports pandas, where that is installed.
+    "ariane_record.decoding.arrow",
+    "ariane_record.encoding.columns.column_encoder",
+    "ariane_sdk.message_tables",
     "ariane_sdk.sync",
     "ariane_spark.calls.connection",
     "ariane_spark.sink.batch_writer",
