@@ -41,3 +41,42 @@ def test_consumers_and_producers_are_left_to_tasks_that_send(use):
         capture_output=True, text=True, check=True, timeout=60,
     )  # fmt: skip
     assert done.stdout.strip() == "[]", done.stderr
+
+
+DECODE = """
+import sys
+import numpy as np
+from ariane_record import BlockEncoder
+from ariane_record.decoding.columns import decode_columns
+from ariane_sdk import MessageQueue
+from ariane_spark.records.columns import Projection, message_schema
+from ariane_spark.records.joined_records import QueueRecords
+
+encoder = BlockEncoder("orders", size_bytes_max=1 << 20)
+for number in range(3):
+    encoder.add(
+        b"body",
+        tag="b" * (number % 2),
+        keys=["a"][number:],
+        unique_id=f"{number:032d}",
+        properties={"colour": "red"} if number else None,
+        born_timestamp_ms=1,
+    )
+block = encoder.finish()
+queue = MessageQueue("orders", "broker-a", 0)
+records = QueueRecords(queue, decode_columns(block.records, block.sizes))
+schema = message_schema([*message_schema().fieldNames(), "brokerName"])
+batch = Projection.of(schema).batch([records, records])
+assert batch.column("tag").to_pylist() == [None, "b", None] * 2
+assert batch.column("keys").to_pylist() == [["a"], [], []] * 2
+print("pandas" in sys.modules)
+"""
+
+
+def test_messages_are_decoded_without_pandas():
+    """Arrow imports it, where it is installed, to look at a value of Python or numpy."""
+    pytest.importorskip("pandas")
+    done = subprocess.run(
+        [sys.executable, "-c", DECODE], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.stdout.strip() == "False", done.stderr

@@ -9,16 +9,16 @@ from pyspark.sql import functions as f
 from ariane_spark.worker_daemon import OF_TASKS
 
 THREADS = """
-import importlib, sys, threading
-for name in sys.argv[1:]:
-    importlib.import_module(name)
+import threading
+from ariane_spark.worker_daemon import import_all
+import_all()
 print(threading.active_count())
 """
 
 FIRST_TASKS = """
-import importlib, sys
-for name in sys.argv[1:]:
-    importlib.import_module(name)
+import sys
+from ariane_spark.worker_daemon import import_all
+import_all()
 before = set(sys.modules)
 
 import numpy as np
@@ -64,14 +64,14 @@ print(*sorted(set(sys.modules) - before))
 def test_the_first_task_of_a_fork_imports_nothing():
     """Arrow imports pandas, where it is, with its first array: 0.2 s of each worker."""
     done = subprocess.run(
-        [sys.executable, "-c", FIRST_TASKS, *OF_TASKS], capture_output=True, text=True, check=True
+        [sys.executable, "-c", FIRST_TASKS], capture_output=True, text=True, check=True
     )
     assert done.stdout.split() == [], done.stderr
 
 
 def test_what_is_imported_before_the_fork_starts_no_threads():
     done = subprocess.run(
-        [sys.executable, "-c", THREADS, *OF_TASKS], capture_output=True, text=True, check=True
+        [sys.executable, "-c", THREADS], capture_output=True, text=True, check=True
     )
     assert done.stdout.split() == ["1"], done.stderr
 

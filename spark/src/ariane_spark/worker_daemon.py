@@ -21,7 +21,6 @@ from ariane_spark.calls.spared_modules import spare_modules
 OF_TASKS: Final = (
     "pyspark.worker",
     "pyspark.sql.worker.plan_data_source_read",
-    # These make Arrow's first values, with which it imports pandas, where that is installed.
     "ariane_record.decoding.arrow",
     "ariane_record.encoding.columns.column_encoder",
     "ariane_sdk.message_tables",
@@ -33,9 +32,17 @@ OF_TASKS: Final = (
 )
 """Modules that bring along all that tasks need."""
 
+
+def import_all() -> None:
+    """Import what tasks need."""
+    for name in OF_TASKS:
+        import_module(name)
+    # Arrow imports pandas, where it is installed, with its first array of Python's values.
+    import_module("pyarrow").array([0])
+    spare_modules()
+
+
 if __name__ == "__main__":
     if sys.argv[1] == "pyspark.worker":  # Others plan: few and long-lived, they import by need.
-        for name in OF_TASKS:
-            import_module(name)
-        spare_modules()
+        import_all()
     manager()

@@ -14,6 +14,7 @@ from functools import cached_property
 from inspect import signature
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -196,7 +197,7 @@ class Projection:
                 arrays.append(pa.nulls(len(records), field.type))
             elif name in _OF_THE_QUEUE:
                 value = _OF_THE_QUEUE[name]
-                runs = [pa.repeat(value(part.queue), len(part.records)) for part in parts]
+                runs = [_repeated(value(part.queue), len(part.records)) for part in parts]
                 arrays.append(runs[0] if len(runs) == 1 else pa.concat_arrays(runs))
             else:
                 # The types differ at most in the names and nullability of their children.
@@ -208,6 +209,16 @@ class Projection:
         state = self.__dict__.copy()
         state.pop("arrow_schema", None)
         return state
+
+
+def _repeated(text: str, count: int) -> pa.StringArray:
+    """An array of the same text; Arrow would import pandas to look at one of Python's."""
+    import pyarrow as pa  # noqa: PLC0415 - tasks only: planning needs no Arrow.
+
+    from ariane_record.encoding.columns.arrow_texts import even_binaries  # noqa: PLC0415 - the same.
+
+    octets = np.frombuffer(text.encode(), np.uint8)
+    return pa.repeat(even_binaries(octets, len(octets), pa.string())[0], count)
 
 
 def _find(name: str) -> Column:

@@ -161,10 +161,10 @@ class _RecordArrays:
             raise RecordCorrupted(f"a topic is no UTF-8: {error}") from None
 
     def queue_id(self) -> pa.Int32Array:
-        return pa.array(self._columns.queue_id)
+        return _numbers(self._columns.queue_id)
 
     def queue_offset(self) -> pa.Int64Array:
-        return pa.array(self._columns.queue_offset)
+        return _numbers(self._columns.queue_offset)
 
     def message_id(self) -> pa.StringArray:
         unique_ids = self._property(PropertyName.UNIQUE_ID)
@@ -182,7 +182,7 @@ class _RecordArrays:
             # No record has more than one.
             offsets = np.zeros(len(pairs) + 1, np.int32)
             np.cumsum(present, out=offsets[1:])
-            return pa.ListArray.from_arrays(pa.array(offsets), values)
+            return pa.ListArray.from_arrays(_numbers(offsets), values)
         return self._split_keys()
 
     def _split_keys(self) -> pa.ListArray:
@@ -195,7 +195,7 @@ class _RecordArrays:
         lists = pc.split_pattern(trimmed, KEY_SEPARATOR)
         counts = np.zeros(len(joined) + 1, np.int64)
         counts[1:][present] = np.diff(lists.offsets.to_numpy())
-        offsets = pa.array(np.cumsum(counts).astype(np.int32))
+        offsets = _numbers(np.cumsum(counts).astype(np.int32))
         return pa.ListArray.from_arrays(offsets, lists.flatten())
 
     def tag(self) -> pa.StringArray:
@@ -216,7 +216,7 @@ class _RecordArrays:
         values = self._values(kept)
         offsets = np.zeros(len(self._columns) + 1, np.int32)
         np.cumsum(np.bincount(properties.row[kept], minlength=len(self._columns)), out=offsets[1:])
-        return pa.MapArray.from_arrays(pa.array(offsets), names, values)
+        return pa.MapArray.from_arrays(_numbers(offsets), names, values)
 
     def born_timestamp(self) -> pa.TimestampArray:
         return _timestamps(self._columns.born_timestamp_ms)
@@ -233,7 +233,7 @@ class _RecordArrays:
         return pc.multiply(milliseconds, _MICROSECONDS_PER_MILLISECOND).cast(_TIMESTAMP)
 
     def attempts(self) -> pa.Int32Array:
-        return pa.array(self._columns.attempts)
+        return _numbers(self._columns.attempts)
 
     def body(self) -> pa.BinaryArray:
         columns = self._columns
@@ -276,7 +276,7 @@ def _spans(
     """
     count = len(starts)
     if not count:
-        return pa.array([], kind)
+        return pa.nulls(0, kind)
     if len(buffer) > _SPAN_OFFSET_MAX:
         raise ValueError(f"{len(buffer)} bytes; an Arrow array takes {_SPAN_OFFSET_MAX}")
     lengths = ends - starts
@@ -289,7 +289,7 @@ def _spans(
     everything = pa.Array.from_buffers(
         kind, 2 * count - 1, [None, pa.py_buffer(offsets), pa.py_buffer(buffer)]
     )
-    return everything.take(pa.array(np.arange(0, 2 * count, 2, dtype=np.int32)))
+    return everything.take(_numbers(np.arange(0, 2 * count, 2, dtype=np.int32)))
 
 
 def _firsts_of_runs(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> list[int]:
@@ -325,14 +325,29 @@ def _spans_of_runs(
     return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(offsets), pa.py_buffer(octets)])
 
 
+def _numbers(values: NDArray[Any], present: NDArray[np.bool_] | None = None) -> Any:
+    """Numbers as an array, without a copy.
+
+    ``pa.array`` would do the same, but for looking whether they are of pandas: where that is
+    installed, Arrow imports it for this, which takes longer than a small read.
+
+    Args:
+        values: The numbers, contiguous.
+        present: Which ones are not null; default all.
+    """
+    flags = None if present is None else pa.py_buffer(np.packbits(present, bitorder="little"))
+    kind = pa.from_numpy_dtype(values.dtype)
+    return pa.Array.from_buffers(kind, len(values), [flags, pa.py_buffer(values)])
+
+
 def _spread(values: Any, present: NDArray[np.bool_]) -> Any:
     """Values at the places where one is present, and null at the others."""
     positions = (np.cumsum(present) - 1).astype(np.int32)
-    return values.take(pa.array(positions, mask=~present))
+    return values.take(_numbers(positions, present))
 
 
 def _timestamps(milliseconds: NDArray[np.int64]) -> pa.TimestampArray:
-    return pa.array(milliseconds * _MICROSECONDS_PER_MILLISECOND).view(_TIMESTAMP)
+    return _numbers(milliseconds * _MICROSECONDS_PER_MILLISECOND).view(_TIMESTAMP)
 
 
 def _offset_message_ids(columns: RecordColumns, positions: NDArray[np.int64]) -> pa.StringArray:

@@ -23,8 +23,6 @@ from ariane_record.checksums.java_hash import (
 _LARGE: Final = (pa.types.is_large_binary, pa.types.is_large_string)
 _EVEN_BYTES_MAX: Final = 256
 
-EMPTY: Final = pa.scalar(b"", pa.binary())
-
 
 def is_textual(kind: pa.DataType) -> bool:
     """Whether elements are texts."""
@@ -119,7 +117,7 @@ def even_binaries(octets: NDArray[Any], width: int, kind: pa.DataType | None = N
 
 def joined(*pieces: Any) -> Any:
     """Arrays and scalars of binaries, joined element by element."""
-    return pc.binary_join_element_wise(*pieces, EMPTY)
+    return pc.binary_join_element_wise(*pieces, constant(b""))
 
 
 def constant(octets: bytes) -> Any:
