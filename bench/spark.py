@@ -57,6 +57,12 @@ BODY_BYTES = 1024
 QUEUES = 2
 """On each of two brokers: as many ranges as two tasks share."""
 
+MANY_QUEUES = 16
+"""On each of two brokers, for a topic of which a micro-batch reads little of each queue."""
+
+WIDE_COUNT = 20_000
+"""Messages in that topic."""
+
 OVERHEAD_BATCHES = 30
 SOURCE_PARTS = ("latestOffset", "getBatch", "queryPlanning", "addBatch")
 """What of a micro-batch has to do with its source; the rest is Spark writing its checkpoint."""
@@ -165,13 +171,14 @@ class Bench:
         self.count = count
         """Messages in the topic."""
         with ClusterClient(endpoints) as client:
-            for topic in ("full", "sink"):
-                client.create_topic(topic, queue_count=QUEUES)
+            for topic, queues in (("full", QUEUES), ("sink", QUEUES), ("wide", MANY_QUEUES)):
+                client.create_topic(topic, queue_count=queues)
         body = bytes(range(256)) * (BODY_BYTES // 256)
         table = pa.table({"body": [body] * 1000, "tag": ["created"] * 1000})
         with Producer(endpoints) as producer:
-            for _ in range(count // 1000):
-                producer.send_columns("full", table)
+            for topic, messages in (("full", count), ("wide", WIDE_COUNT)):
+                for _ in range(messages // 1000):
+                    producer.send_columns(topic, table)
 
     def read(self, name: str, schema: StructType) -> Row:
         """One read of everything, beside as many rows that were built before."""
@@ -206,30 +213,36 @@ class Bench:
         )
         return self._rates("sink, 1 KiB", seconds, self.count, "a sink that drops", goal=None)
 
-    def overhead(self, folder: Path) -> Row:
+    def first(self) -> Row:
+        """Milliseconds until a first row, with which Spark ends its worker."""
+        register(self._spark, "one", self._prebuilt(message_schema()))
+        ours = self._spark.read.format("ariane")
+        ours = ours.options(endpoints=self._endpoints, topic="full", maxPartitions="2")
+        limit = self._spark.read.format("one")
+        found = paired(
+            lambda: ours.load().first(), lambda: limit.load().first(), pairs=2 * self._pairs
+        )
+        return _milliseconds("first row", found)
+
+    def overhead(self, name: str, topic: str, folder: Path) -> Row:
         """Milliseconds of a small micro-batch, beside the same without a queue."""
         schema = message_schema()
         whole = self._prebuilt(schema)
         register(self._spark, "small", Prebuilt(schema, whole.batch.slice(0, 10), 1, 2))
         ours = (
             self._spark.readStream.format("ariane")
-            .options(endpoints=self._endpoints, topic="full", startingOffsets="earliest")
+            .options(endpoints=self._endpoints, topic=topic, startingOffsets="earliest")
             .options(maxOffsetsPerTrigger="20", maxPartitions="2")
         )
         limit = self._spark.readStream.format("small")
         measured = []
         for pair in range(self._pairs):
             seconds = [
-                self._batch_seconds(reader.load(), folder / f"{pair}-{name}")
-                for name, reader in (("ours", ours), ("limit", limit))
+                self._batch_seconds(reader.load(), folder / f"{topic}-{pair}-{side}")
+                for side, reader in (("ours", ours), ("limit", limit))
             ]
             measured.append((seconds[0], seconds[1]))
-        found = pairs_of(measured)
-        return Row(
-            "micro-batch of 20, no checkpoint", found.seconds * 1000, "ms", "without a queue",
-            found.limit_seconds * 1000, found.ratio, found.ratio_min, found.ratio_max, found.pairs,
-            extra={"more ms": (found.seconds - found.limit_seconds) * 1000},
-        )  # fmt: skip
+        return _milliseconds(name, pairs_of(measured))
 
     def _batch_seconds(self, frame: DataFrame, checkpoint: Path) -> float:
         """Median seconds of a micro-batch but for its checkpoint, the first few left out."""
@@ -270,6 +283,14 @@ class Bench:
         )  # fmt: skip
 
 
+def _milliseconds(name: str, found: Paired) -> Row:
+    return Row(
+        name, found.seconds * 1000, "ms", "without a queue", found.limit_seconds * 1000,
+        found.ratio, found.ratio_min, found.ratio_max, found.pairs,
+        extra={"more ms": (found.seconds - found.limit_seconds) * 1000},
+    )  # fmt: skip
+
+
 def rows_beside_limits(spark: SparkSession, folder: Path, *, count: int, pairs: int) -> list[Row]:
     """Ourselves beside having no queue."""
     with LocalCluster(folder / "two", brokers=2, extra_broker_args=SMALL_STORE) as cluster:
@@ -279,7 +300,9 @@ def rows_beside_limits(spark: SparkSession, folder: Path, *, count: int, pairs: 
             lambda: bench.read("batch read, headers", header_schema()),
             lambda: bench.read("batch read, body", message_schema(["body"])),
             bench.sink,
-            lambda: bench.overhead(folder / "checkpoints"),
+            bench.first,
+            lambda: bench.overhead("micro-batch of 20, no checkpoint", "full", folder / "few"),
+            lambda: bench.overhead("micro-batch of 32, of 32 queues", "wide", folder / "many"),
         ]
         return [measure() for measure in measured]
 
