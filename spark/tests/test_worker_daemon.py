@@ -10,15 +10,16 @@ from ariane_spark.worker_daemon import OF_TASKS
 
 THREADS = """
 import threading
-from ariane_spark.worker_daemon import import_all
-import_all()
+from ariane_spark.worker_daemon import PLANNERS, TASKS, import_all
+for worker in (TASKS, *PLANNERS):
+    import_all(worker)
 print(threading.active_count())
 """
 
 FIRST_TASKS = """
 import sys
-from ariane_spark.worker_daemon import import_all
-import_all()
+from ariane_spark.worker_daemon import TASKS, import_all
+import_all(TASKS)
 before = set(sys.modules)
 
 import numpy as np
@@ -65,6 +66,35 @@ def test_the_first_task_of_a_fork_imports_nothing():
     """Arrow imports pandas, where it is, with its first array: 0.2 s of each worker."""
     done = subprocess.run(
         [sys.executable, "-c", FIRST_TASKS], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == [], done.stderr
+
+
+FIRST_PLANS = """
+import sys
+from ariane_spark.worker_daemon import PLANNERS, import_all
+for worker in PLANNERS:
+    import_all(worker)
+before = set(sys.modules)
+
+from pyspark.sql.types import BinaryType, StructField, StructType
+from pyspark_ariane import DefaultSource
+from ariane_spark.calls.connection import connect_once
+from ariane_spark.sink.batch_writer import batch_writer, stream_writer
+
+given = dict(endpoints="127.0.0.1:1", topic="orders")
+source = DefaultSource(given)
+for reader in (source.reader(source.schema()), source.streamReader(source.schema())):
+    connect_once(reader._options)
+for writer in (batch_writer, stream_writer):
+    writer(given, StructType([StructField("body", BinaryType())]), overwrite=False)
+print(*sorted(set(sys.modules) - before))
+"""
+
+
+def test_nor_does_the_first_plan():
+    done = subprocess.run(
+        [sys.executable, "-c", FIRST_PLANS], capture_output=True, text=True, check=True
     )
     assert done.stdout.split() == [], done.stderr
 

@@ -1,11 +1,12 @@
-"""The process that forks Spark's Python workers, with what their tasks import.
+"""The process that forks Spark's Python workers, with what they import.
 
-Spark ends a worker whose rows nobody wants any more, as after ``first`` or ``show``. The next one
-is a fork of this process: what is imported here need not be imported again, which takes longer than
-reading a few messages, and its memory is shared. No module here may start a thread, which a fork
-lacks; those of numpy and Arrow begin theirs anew.
+Spark ends a worker whose rows nobody wants any more, as after ``first`` or ``show``, and one that
+had nothing to do for a minute. The next one is a fork of this process: what is imported here need
+not be imported again, which takes longer than reading a few messages, and its memory is shared. No
+module here may start a thread, which a fork lacks; those of numpy and Arrow begin theirs anew.
 
-Run by Spark, see ``spark.python.daemon.module``.
+Spark runs one such process for tasks, and one for each kind of planner; see
+``spark.python.daemon.module``.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ from pyspark.daemon import manager
 from ariane_spark.calls.spared_modules import spare_modules
 
 OF_TASKS: Final = (
-    "pyspark.worker",
     "pyspark.sql.worker.plan_data_source_read",
     "ariane_record.decoding.arrow",
     "ariane_record.encoding.columns.column_encoder",
@@ -32,17 +32,43 @@ OF_TASKS: Final = (
 )
 """Modules that bring along all that tasks need."""
 
+OF_PLANNERS: Final = (
+    "pyspark_ariane.default_source",
+    "ariane_spark.options.early_checks",
+    "ariane_spark.sink.batch_writer",
+    "ariane_spark.source.batch_reader",
+    "ariane_spark.source.stream_reader",
+)
+"""The same for processes that call the data source for the driver."""
 
-def import_all() -> None:
-    """Import what tasks need."""
-    for name in OF_TASKS:
-        import_module(name)
-    # Arrow imports pandas, where it is installed, with its first array of Python's values.
-    import_module("pyarrow").array([0])
+TASKS: Final = "pyspark.worker"
+"""What Spark has tasks run."""
+
+PLANNERS: Final = frozenset(
+    {
+        "pyspark.sql.worker.commit_data_source_write",
+        "pyspark.sql.worker.create_data_source",
+        "pyspark.sql.worker.plan_data_source_read",
+        "pyspark.sql.worker.python_streaming_sink_runner",
+        "pyspark.sql.worker.write_into_data_source",
+    }
+)
+"""What Spark has planners run."""
+
+
+def import_all(worker: str) -> None:
+    """Import what a kind of worker needs: those of tasks and planners, and nothing for others."""
+    if worker == TASKS:
+        for name in (worker, *OF_TASKS):
+            import_module(name)
+        # Arrow imports pandas, where it is installed, with its first array of Python's values.
+        import_module("pyarrow").array([0])
+    elif worker in PLANNERS:
+        for name in (worker, *OF_PLANNERS):
+            import_module(name)
     spare_modules()
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "pyspark.worker":  # Others plan: few and long-lived, they import by need.
-        import_all()
+    import_all(sys.argv[1])
     manager()
