@@ -6,20 +6,20 @@ import sys
 import pytest
 from pyspark.sql import functions as f
 
-from ariane_spark.worker_daemon import OF_TASKS
+from ariane_spark.worker_daemon import IMPORTS
 
 THREADS = """
 import threading
-from ariane_spark.worker_daemon import PLANNERS, TASKS, import_all
-for worker in (TASKS, *PLANNERS):
+from ariane_spark.worker_daemon import IMPORTS, import_all
+for worker in IMPORTS:
     import_all(worker)
 print(threading.active_count())
 """
 
 FIRST_TASKS = """
 import sys
-from ariane_spark.worker_daemon import TASKS, import_all
-import_all(TASKS)
+from ariane_spark.worker_daemon import import_all
+import_all("pyspark.worker")
 before = set(sys.modules)
 
 import numpy as np
@@ -71,24 +71,38 @@ def test_the_first_task_of_a_fork_imports_nothing():
 
 
 FIRST_PLANS = """
-import sys
-from ariane_spark.worker_daemon import PLANNERS, import_all
-for worker in PLANNERS:
-    import_all(worker)
-before = set(sys.modules)
-
+import os, sys
 from pyspark.sql.types import BinaryType, StructField, StructType
-from pyspark_ariane import DefaultSource
-from ariane_spark.calls.connection import connect_once
-from ariane_spark.sink.batch_writer import batch_writer, stream_writer
+from ariane_spark.worker_daemon import IMPORTS, import_all
 
-given = dict(endpoints="127.0.0.1:1", topic="orders")
-source = DefaultSource(given)
-for reader in (source.reader(source.schema()), source.streamReader(source.schema())):
-    connect_once(reader._options)
-for writer in (batch_writer, stream_writer):
-    writer(given, StructType([StructField("body", BinaryType())]), overwrite=False)
-print(*sorted(set(sys.modules) - before))
+GIVEN = dict(endpoints="127.0.0.1:1", topic="orders")
+SCHEMA = StructType([StructField("body", BinaryType())])
+
+def use(worker):
+    from pyspark_ariane import DefaultSource
+
+    source = DefaultSource(GIVEN)
+    if "create" in worker:
+        source.schema()
+    elif "read" in worker:
+        from ariane_spark.calls.connection import connect_once
+
+        for reader in (source.reader(SCHEMA), source.streamReader(SCHEMA)):
+            connect_once(reader._options)
+    else:
+        from ariane_spark.sink.batch_writer import batch_writer, stream_writer
+
+        for writer in (batch_writer, stream_writer):
+            writer(GIVEN, SCHEMA, overwrite=False)
+
+for worker in IMPORTS.keys() - {"pyspark.worker"}:
+    if not os.fork():
+        import_all(worker)
+        before = set(sys.modules)
+        use(worker)
+        print(worker, *sorted(set(sys.modules) - before), flush=True)
+        os._exit(0)
+    os.wait()
 """
 
 
@@ -96,7 +110,7 @@ def test_nor_does_the_first_plan():
     done = subprocess.run(
         [sys.executable, "-c", FIRST_PLANS], capture_output=True, text=True, check=True
     )
-    assert done.stdout.split() == [], done.stderr
+    assert set(done.stdout.splitlines()) == IMPORTS.keys() - {"pyspark.worker"}, done.stderr
 
 
 def test_what_is_imported_before_the_fork_starts_no_threads():
@@ -108,6 +122,8 @@ def test_what_is_imported_before_the_fork_starts_no_threads():
 
 @pytest.mark.spark
 def test_workers_of_a_local_session_are_its_forks(spark):
+    tasks = IMPORTS["pyspark.worker"]
+
     @f.udf("array<string>", useArrow=False)
     def look(number):
         import os  # noqa: PLC0415 - runs in a task.
@@ -115,7 +131,7 @@ def test_workers_of_a_local_session_are_its_forks(spark):
         from pathlib import Path  # noqa: PLC0415 - the same.
 
         parent = Path(f"/proc/{os.getppid()}/cmdline").read_text()
-        return [parent, *(name for name in OF_TASKS if name not in sys.modules)]
+        return [parent, *(name for name in tasks if name not in sys.modules)]
 
     [[parent, *missing]] = spark.range(1).select(look("id")).first()
     assert "ariane_spark.worker_daemon" in parent

@@ -12,6 +12,7 @@ Spark runs one such process for tasks, and one for each kind of planner; see
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Final
 
@@ -19,53 +20,49 @@ from pyspark.daemon import manager
 
 from ariane_spark.calls.spared_modules import spare_modules
 
-OF_TASKS: Final = (
-    "pyspark.sql.worker.plan_data_source_read",
-    "ariane_record.decoding.arrow",
-    "ariane_record.encoding.columns.column_encoder",
-    "ariane_sdk.message_tables",
-    "ariane_sdk.sync",
-    "ariane_spark.calls.connection",
-    "ariane_spark.sink.batch_writer",
-    "ariane_spark.source.batch_reader",
-    "ariane_spark.source.stream_reader",
-)
-"""Modules that bring along all that tasks need."""
-
-OF_PLANNERS: Final = (
+_OF_WRITERS: Final = (
     "pyspark_ariane.default_source",
     "ariane_spark.options.early_checks",
     "ariane_spark.sink.batch_writer",
-    "ariane_spark.source.batch_reader",
-    "ariane_spark.source.stream_reader",
 )
-"""The same for processes that call the data source for the driver."""
 
-TASKS: Final = "pyspark.worker"
-"""What Spark has tasks run."""
-
-PLANNERS: Final = frozenset(
-    {
-        "pyspark.sql.worker.commit_data_source_write",
-        "pyspark.sql.worker.create_data_source",
+IMPORTS: Final[Mapping[str, Sequence[str]]] = {
+    "pyspark.worker": (
         "pyspark.sql.worker.plan_data_source_read",
-        "pyspark.sql.worker.python_streaming_sink_runner",
-        "pyspark.sql.worker.write_into_data_source",
-    }
-)
-"""What Spark has planners run."""
+        "ariane_record.decoding.arrow",
+        "ariane_record.encoding.columns.column_encoder",
+        "ariane_sdk.message_tables",
+        "ariane_sdk.sync",
+        "ariane_spark.calls.connection",
+        "ariane_spark.sink.batch_writer",
+        "ariane_spark.source.batch_reader",
+        "ariane_spark.source.stream_reader",
+    ),
+    "pyspark.sql.worker.create_data_source": (
+        "pyspark_ariane.default_source",
+        "ariane_spark.options.early_checks",
+        "ariane_spark.records.columns",
+    ),
+    "pyspark.sql.worker.plan_data_source_read": (
+        "pyspark_ariane.default_source",
+        "ariane_spark.options.early_checks",
+        "ariane_spark.source.batch_reader",
+        "ariane_spark.source.stream_reader",
+    ),
+    "pyspark.sql.worker.write_into_data_source": _OF_WRITERS,
+    "pyspark.sql.worker.commit_data_source_write": _OF_WRITERS,
+    "pyspark.sql.worker.python_streaming_sink_runner": _OF_WRITERS,
+}
+"""What Spark has tasks run, and planners: modules that bring along all that each of them needs."""
 
 
 def import_all(worker: str) -> None:
-    """Import what a kind of worker needs: those of tasks and planners, and nothing for others."""
-    if worker == TASKS:
-        for name in (worker, *OF_TASKS):
-            import_module(name)
+    """Import a worker and what it needs; nothing for workers that do nothing for queues."""
+    for name in (worker, *IMPORTS[worker]) if worker in IMPORTS else ():
+        import_module(name)
+    if worker == "pyspark.worker":
         # Arrow imports pandas, where it is installed, with its first array of Python's values.
         import_module("pyarrow").array([0])
-    elif worker in PLANNERS:
-        for name in (worker, *OF_PLANNERS):
-            import_module(name)
     spare_modules()
 
 
