@@ -79,7 +79,6 @@ class ArianeBatchWriter(DataSourceArrowWriter):
         # The micro-batch of the running query, or else this write.
         name = f"{running.query}/{running.batch_id}" if running else self._write_id
         seed = IdentitySeed(f"{name}/{partition_id}")
-        sender = self._connect(self._options)
         sieve = RowSieve(self._plan, self._options.dead_letter_topic)
         count = 0
         try:
@@ -89,7 +88,7 @@ class ArianeBatchWriter(DataSourceArrowWriter):
                         topic, table, rows = span.marked(share)
                         try:
                             with span.current():
-                                sender.send_columns(topic, table)
+                                self._connect(self._options).send_columns(topic, table)
                         except ColumnIllegal as error:
                             raise row_refusal(error, rows, error.row, seed.text) from error
                     count += len(batch)
