@@ -7,7 +7,7 @@ data that they need is fetched.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
@@ -34,6 +34,7 @@ from ariane_spark.records.joined_records import QueueRecords, joined
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from ariane_sdk import MessageQueue
 
 BODY: Final = "body"
 
@@ -92,7 +93,7 @@ COLUMNS: Final = (
 
 _COLUMN_BY_KEY: Final = {column.field.name.lower(): column for column in COLUMNS}
 
-_OF_THE_QUEUE: Final = {
+_OF_THE_QUEUE: Final[dict[str, Callable[[MessageQueue], str]]] = {
     "topic": lambda queue: queue.topic,
     "brokerName": lambda queue: queue.broker_name,
 }

@@ -44,7 +44,8 @@ def joined(parts: Sequence[RecordColumns]) -> RecordColumns:
     begins = np.cumsum([0, *(len(part.records) for part in parts[:-1])])
 
     def numbers(name: str) -> NDArray[np.int64]:
-        return np.concatenate([getattr(part, name) for part in parts])
+        found: NDArray[np.int64] = np.concatenate([getattr(part, name) for part in parts])
+        return found
 
     def places(name: str) -> NDArray[np.int64]:
         return numbers(name) + np.repeat(begins, list(map(len, parts)))
