@@ -41,14 +41,15 @@ def joined(parts: Sequence[RecordColumns]) -> RecordColumns:
     if len(parts) == 1:
         return parts[0]
     kind = type(parts[0])
-    begins = np.cumsum([0, *(len(part.records) for part in parts[:-1])])
+    shifts = np.cumsum([0, *(len(part.records) for part in parts[:-1])])
+    shift: NDArray[np.int64] = np.repeat(shifts, list(map(len, parts)))
 
     def numbers(name: str) -> NDArray[np.int64]:
         found: NDArray[np.int64] = np.concatenate([getattr(part, name) for part in parts])
         return found
 
     def places(name: str) -> NDArray[np.int64]:
-        return numbers(name) + np.repeat(begins, list(map(len, parts)))
+        return numbers(name) + shift
 
     headers = np.concatenate([part.headers.view(_RAW_HEADER) for part in parts])
     return kind(
