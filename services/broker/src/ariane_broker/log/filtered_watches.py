@@ -4,8 +4,8 @@
 
     queue        ... | x x x | y x |          x: the filter leaves it out, y: it passes
                  ^ the readers wait here
-    arrival 1        [looked at]              nobody is told
-    arrival 2                [looked at]      all readers with this filter are told, and read
+    arrival 1        [looked at]              nobody is notified
+    arrival 2                [looked at]      all readers with this filter are notified
 
 Filters look at what has arrived in the loop turn behind the arrival, a few in each. What one has
 left out, the readers with this filter need not look at: their reads begin behind it.
@@ -37,10 +37,10 @@ LOOKED_AT_BYTES_MAX: Final = 1 << 20
 """Bytes of records of one look, about."""
 
 
-class Told(Protocol):
-    """Who is told of arrivals."""
+class Watcher(Protocol):
+    """What waits for messages in queues."""
 
-    def tell(self, queue: QueueKey) -> None:
+    def notify(self, queue: QueueKey) -> None:
         """Messages arrived that matter."""
         ...
 
@@ -53,9 +53,9 @@ class Judged:
     """From this queue offset up to ``clear_to`` it passes nothing."""
     clear_to: int
     seen_to: int
-    """It has looked at messages before this queue offset, or their readers were told."""
-    watches: dict[Told, None] = field(default_factory=dict)
-    """Who is told."""
+    """It has looked at messages before this queue offset, or their readers were notified."""
+    watches: dict[Watcher, None] = field(default_factory=dict)
+    """Who waits for messages that it passes."""
 
     def passes_nothing_before(self, queue_offset: int) -> None:
         """Go on to a queue offset; nothing of what it has looked at passes."""
@@ -75,7 +75,7 @@ class FilteredWatches:
         self._due: dict[tuple[QueueKey, Filter], None] = {}
         self._called = False
 
-    def add(self, queue: QueueKey, wanted: Filter, watch: Told) -> None:
+    def add(self, queue: QueueKey, wanted: Filter, watch: Watcher) -> None:
         """Tell a watch of messages that a filter passes, from the queue's present end on."""
         judged = self.queues.setdefault(queue, {})
         if wanted not in judged:
@@ -83,7 +83,7 @@ class FilteredWatches:
             judged[wanted] = Judged(end, end, end)
         judged[wanted].watches[watch] = None
 
-    def remove(self, queue: QueueKey, wanted: Filter, watch: Told) -> None:
+    def remove(self, queue: QueueKey, wanted: Filter, watch: Watcher) -> None:
         """Tell a watch no more."""
         judged = self.queues[queue]
         watches = judged[wanted].watches
@@ -94,7 +94,7 @@ class FilteredWatches:
         if not judged:
             del self.queues[queue]
 
-    def watches(self, queue: QueueKey) -> list[Told]:
+    def watches(self, queue: QueueKey) -> list[Watcher]:
         """All watches of a queue."""
         return [each for one in self.queues.get(queue, {}).values() for each in one.watches]
 
@@ -160,7 +160,7 @@ class FilteredWatches:
             return read.next_queue_offset >= read.max_queue_offset
         one.seen_to = self._end(queue)
         for watch in one.watches:
-            watch.tell(queue)
+            watch.notify(queue)
         return True
 
     def _end(self, queue: QueueKey) -> int:
