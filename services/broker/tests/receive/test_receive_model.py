@@ -39,8 +39,6 @@ from ariane_broker.receive.in_hand.receive_table import ReceiveTable
 from ariane_broker.receive.in_hand.receive_time import ReceiveTime
 from ariane_broker.receive.settling import DONE, Failed, Hidden, Settlement, Settling
 from ariane_broker.receive.standing import Standings
-from ariane_broker.retry.failures import ReturnOutcome
-from ariane_broker.retry.return_table import Returned
 from ariane_broker.topics.topic_table import TopicConfig, TopicTable
 from ariane_broker.turn_budget import TurnBudget
 from ariane_record import BlockEncoder
@@ -49,6 +47,7 @@ from ariane_storage import FlushMode, Store
 from ariane_storage.testing import FaultyDisk, FixedClock, small_config
 from services.broker.tests.log_side import FlushedAtOnce, broker_log, cold_reads
 from services.broker.tests.receive import lives_elsewhere
+from services.broker.tests.receive.receive_truth import Buried, Model
 from services.broker.tests.transactions.test_transactions_model import run
 
 ROOT = Path("/store")
@@ -56,47 +55,7 @@ GROUP = "billing"
 QUEUES = [QueueKey("orders", 0), QueueKey("orders", 1)]
 ATTEMPTS_MAX = 3
 WANTED = FilterExpression(text="wanted")
-GONE = Returned("", 0, dead_letter=True, due_ms=0, commit_log_offset=0)
 SOME = st.lists(st.integers(0, 7), min_size=1, max_size=8, unique=True)
-
-
-class Buried:
-    """Takes dead letters, and remembers which."""
-
-    def __init__(self, dead):
-        self.dead = dead
-
-    async def take_back(self, failure, places):
-        for place in places:
-            key = (QueueKey(failure.topic, failure.queue_id), place.queue_offset)
-            assert failure.local_attempts + 1 == self.dead.attempts[key] or self.dead.unsure
-            self.dead.settle(key)
-        return [ReturnOutcome(GONE, duplicate=False)] * len(places)
-
-
-class Model:
-    """What must be true."""
-
-    def __init__(self):
-        self.sent = {}
-        """Message group of each message that is wanted, by queue and offset."""
-        self.settled = set()
-        self.held = {}
-        """Serial and end of time of each that somebody has in hand or that waits; 0 waits."""
-        self.attempts = {}
-        self.unsure = False
-
-    def settle(self, key):
-        self.settled.add(key)
-        self.held.pop(key, None)
-
-    def open(self, now_ms):
-        """Unsettled messages that nobody has in hand."""
-        return {
-            key
-            for key in self.sent
-            if key not in self.settled and self.held.get(key, (0, 0))[1] <= now_ms
-        }
 
 
 class ReceiveMachine(RuleBasedStateMachine):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import time
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
@@ -35,14 +34,15 @@ async def once_answered(
     Raises:
         Refused: For a reason that does not pass, or for too long.
     """
-    end_s = time.monotonic() + wait_s
+    now_s = asyncio.get_running_loop().time
+    end_s = now_s() + wait_s
     pauses_s = iter(PAUSES_S)
     while True:
         try:
             return await ask()
         except Refused as refused:
             pause_s = next(pauses_s, PAUSES_S[-1])
-            if refused.kind not in PASSING or time.monotonic() + pause_s >= end_s:
+            if refused.kind not in PASSING or now_s() + pause_s >= end_s:
                 raise
             _log.info("answer_awaited", cause=refused.text)
         await asyncio.sleep(pause_s)
