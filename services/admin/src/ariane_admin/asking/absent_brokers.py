@@ -14,13 +14,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from ariane.namesrv.v1.maintenance_service_pb2 import ListKeyValuesRequest
-from ariane.namesrv.v1.route_service_pb2 import ListBrokersRequest
-from ariane_admin.asking.cluster_doors import (
-    PAGE_SIZE,
-    PRIMARY_ID,
-    ClusterDoors,
-    answer_to_question,
-)
+from ariane_admin.asking.cluster_doors import PRIMARY_ID, ClusterDoors, all_pages
 from ariane_admin.terminal.client_warnings import say_warning
 from ariane_sdk import LiveBroker
 from ariane_sdk.errors import CallError
@@ -33,17 +27,14 @@ ORDER_NAMESPACE: Final = "ORDER_TOPIC_CONFIG"
 
 
 class _Traces(NamedTuple):
-    """A name server's knowledge of brokers.
-
-    Attributes:
-        address: Its address.
-        heard: Names of primaries whose heartbeats it receives.
-    orders: Orders of queues, by topic.
-    """
+    """A name server's knowledge of brokers."""
 
     address: str
+    """Its address."""
     heard: Collection[str]
+    """Names of primaries whose heartbeats it receives."""
     orders: Mapping[str, str]
+    """Orders of queues, by topic."""
 
 
 async def warn_of_absent(doors: ClusterDoors, listed: Iterable[LiveBroker]) -> None:
@@ -97,18 +88,14 @@ async def queue_orders(doors: ClusterDoors, address: str, timeout_s: float) -> d
     Raises:
         CallError: The name server refused or did not answer.
     """
-    orders: dict[str, str] = {}
-    token = ""
-    while True:
-        request = ListKeyValuesRequest(
-            namespace=ORDER_NAMESPACE, page_size=PAGE_SIZE, page_token=token
-        )
-        call = doors.maintenance(address).ListKeyValues(request, timeout=timeout_s)
-        page = await answer_to_question(call, f"name server {address}")
-        orders |= {pair.key: pair.value for pair in page.key_values}
-        token = page.next_page_token
-        if not token:
-            return orders
+    pairs = await all_pages(
+        f"name server {address}",
+        doors.maintenance(address).ListKeyValues,
+        ListKeyValuesRequest(namespace=ORDER_NAMESPACE),
+        lambda page: page.key_values,
+        seconds_max=timeout_s,
+    )
+    return {pair.key: pair.value for pair in pairs}
 
 
 async def _traces(doors: ClusterDoors, address: str) -> _Traces:
@@ -129,17 +116,9 @@ async def _traces(doors: ClusterDoors, address: str) -> _Traces:
 
 
 async def _heard(doors: ClusterDoors, address: str) -> frozenset[str]:
-    names: set[str] = set()
-    token = ""
-    while True:
-        request = ListBrokersRequest(page_size=PAGE_SIZE, page_token=token)
-        call = doors.routes(address).ListBrokers(request, timeout=ASK_SECONDS_MAX)
-        page = await answer_to_question(call, f"name server {address}")
-        identities = (one.identity for one in page.brokers)
-        names.update(one.broker_name for one in identities if one.broker_id == PRIMARY_ID)
-        token = page.next_page_token
-        if not token:
-            return frozenset(names)
+    brokers = await doors.known_to(address, seconds_max=ASK_SECONDS_MAX)
+    identities = [one.identity for one in brokers]
+    return frozenset(one.broker_name for one in identities if one.broker_id == PRIMARY_ID)
 
 
 def _in_words(topics: Collection[str]) -> str:

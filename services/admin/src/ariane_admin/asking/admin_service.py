@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import getpass
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from ariane_admin.asking.connection import ADMIN_VARIABLE, DEFAULT_ADMIN, address_of
+from ariane_admin.asking.cluster_doors import all_pages
+from ariane_admin.asking.connection import ADMIN_VARIABLE, DEFAULT_ADMIN, address_of, run_async
+from ariane_admin.terminal.output import first_of
 from ariane_sdk import ClusterClient
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ ADMIN_SECONDS_MAX: Final = 30.0
 """How long one call may take: admin calls many processes."""
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
+_Entry = TypeVar("_Entry")
 
 
 def admin_option(command: _Command) -> _Command:
@@ -45,6 +48,42 @@ async def admin_channel(address: str) -> AsyncIterator[Channel]:
     """A channel to admin, for the length of a block; it accepts answers of every size."""
     async with ClusterClient(address) as client:
         yield client.channel(address)
+
+
+def entries_of_admin(
+    admin: str,
+    method: Callable[[Channel], Callable[..., Awaitable[Any]]],
+    request: Any,
+    entries: Callable[[Any], Sequence[_Entry]],
+    *,
+    count: int | None = None,
+) -> Sequence[_Entry]:
+    """A list of admin; a warning tells that it has more entries than were asked for.
+
+    Args:
+        admin: Admin's "host:port".
+        method: The method of a stub, on a channel to admin.
+        request: The request; its page fields are set here.
+        entries: Takes the entries out of an answer.
+        count: The most entries; None: all.
+
+    Raises:
+        CallError: Admin refused or did not answer.
+    """
+
+    async def ask() -> list[_Entry]:
+        async with admin_channel(admin) as channel:
+            return await all_pages(
+                f"admin {admin}",
+                method(channel),
+                request,
+                entries,
+                count_max=None if count is None else count + 1,
+                seconds_max=ADMIN_SECONDS_MAX,
+            )
+
+    found = run_async(ask())
+    return found if count is None else first_of(found, count)
 
 
 def own_name() -> tuple[tuple[str, str]]:

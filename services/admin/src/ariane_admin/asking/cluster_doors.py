@@ -6,8 +6,8 @@ and the calls go through generated stubs.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
-from typing import TYPE_CHECKING, Protocol, Self, TypeVar
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 from grpc.aio import AioRpcError
 
@@ -21,6 +21,7 @@ from ariane.broker.v1.topic_service_pb2_grpc import TopicServiceStub
 from ariane.common.v1.process_service_pb2_grpc import ProcessServiceStub
 from ariane.filter.v1.filter_service_pb2_grpc import FilterServiceStub
 from ariane.namesrv.v1.maintenance_service_pb2_grpc import MaintenanceServiceStub
+from ariane.namesrv.v1.route_service_pb2 import ListBrokersRequest
 from ariane.namesrv.v1.route_service_pb2_grpc import RouteServiceStub
 from ariane.replication.v1.replica_set_service_pb2_grpc import ReplicaSetServiceStub
 from ariane_admin.asking.own_tls import own_tls
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from ariane.common.v1.process_service_pb2_grpc import ProcessServiceAsyncStub
     from ariane.filter.v1.filter_service_pb2_grpc import FilterServiceAsyncStub
     from ariane.namesrv.v1.maintenance_service_pb2_grpc import MaintenanceServiceAsyncStub
+    from ariane.namesrv.v1.route_pb2 import BrokerLiveness
     from ariane.namesrv.v1.route_service_pb2_grpc import RouteServiceAsyncStub
     from ariane.replication.v1.replica_set_service_pb2_grpc import ReplicaSetServiceAsyncStub
 
@@ -50,10 +52,12 @@ PATIENCE_S = 0.0
 """For how long a call of the client is made again: an operator is told at once what is silent."""
 
 PAGE_SIZE = 1000
+"""Entries that every process gives in one page."""
 
 PRIMARY_ID = 0
 
 _Answer = TypeVar("_Answer")
+_EntryT = TypeVar("_EntryT")
 
 
 class ClusterDoors:
@@ -88,6 +92,26 @@ class ClusterDoors:
     async def find_name_servers(self) -> None:
         """Read again where the name servers are."""
         await self._sources.read()
+
+    async def known_to(
+        self, name_server: str, *, seconds_max: float = CALL_SECONDS_MAX
+    ) -> list[BrokerLiveness]:
+        """The brokers that a name server knows.
+
+        Args:
+            name_server: Its "host:port".
+            seconds_max: How long the call for one page may take.
+
+        Raises:
+            CallError: It refused or did not answer.
+        """
+        return await all_pages(
+            f"name server {name_server}",
+            self.routes(name_server).ListBrokers,
+            ListBrokersRequest(),
+            lambda page: page.brokers,
+            seconds_max=seconds_max,
+        )
 
     async def registered(self) -> list[LiveBroker]:
         """All live brokers.
@@ -245,3 +269,42 @@ class NamedBroker(Protocol):
 def broker_peer(broker: NamedBroker) -> str:
     """The name of a broker in the text of an error."""
     return f"broker {broker.broker_name} at {broker.address}"
+
+
+class _Pages(Protocol):
+    page_size: int
+    page_token: str
+
+
+async def all_pages(
+    peer: NamedBroker | str,
+    ask: Callable[..., Awaitable[Any]],
+    request: _Pages,
+    entries: Callable[[Any], Sequence[_EntryT]],
+    *,
+    count_max: int | None = None,
+    seconds_max: float = CALL_SECONDS_MAX,
+) -> list[_EntryT]:
+    """The entries of a list.
+
+    Args:
+        peer: The called broker, or the name of another process for the text of an error.
+        ask: The stub's method.
+        request: The request; its page fields are set here.
+        entries: Takes the entries out of an answer.
+        count_max: The most entries; None: all.
+        seconds_max: How long the call for one page may take.
+
+    Raises:
+        CallError: The process refused or did not answer.
+    """
+    name = peer if isinstance(peer, str) else broker_peer(peer)
+    found: list[_EntryT] = []
+    while True:
+        left = PAGE_SIZE if count_max is None else count_max - len(found)
+        request.page_size = min(PAGE_SIZE, left)
+        page = await answer_to_question(ask(request, timeout=seconds_max), name)
+        found += entries(page)
+        request.page_token = page.next_page_token
+        if not request.page_token or len(found) == count_max:
+            return found

@@ -15,8 +15,8 @@ from ariane.filter.v1 import filter_pb2
 from ariane.filter.v1.filter_service_pb2 import GetFilterRequest, ListFiltersRequest
 from ariane_admin.asking.cluster_doors import (
     CALL_SECONDS_MAX,
-    PAGE_SIZE,
     ClusterDoors,
+    all_pages,
     answer_to_question,
 )
 from ariane_admin.errors import CommandFailed
@@ -117,15 +117,12 @@ async def kept_filters(
     doors: ClusterDoors, server: FilterServer, name: str
 ) -> list[filter_pb2.Filter]:
     """All versions on one FilterServer, of one filter or of all."""
-    found: list[filter_pb2.Filter] = []
-    request = ListFiltersRequest(filter=name, page_size=PAGE_SIZE)
-    while True:
-        stub = doors.filters(server.address)
-        answer = await stub.ListFilters(request, timeout=CALL_SECONDS_MAX)
-        found += answer.filters
-        if not answer.next_page_token:
-            return found
-        request.page_token = answer.next_page_token
+    return await all_pages(
+        str(server),
+        doors.filters(server.address).ListFilters,
+        ListFiltersRequest(filter=name),
+        lambda page: page.filters,
+    )
 
 
 async def kept_filter(

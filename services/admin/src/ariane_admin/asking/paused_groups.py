@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from ariane.broker.v1.group_service_pb2 import ListConsumerGroupsRequest
 from ariane_admin.asking.answers import Answers
-from ariane_admin.asking.cluster_doors import ClusterDoors, NamedBroker
-from ariane_admin.asking.pages import all_pages
+from ariane_admin.asking.cluster_doors import ClusterDoors, NamedBroker, all_pages
 from ariane_sdk import LiveBroker
 
 

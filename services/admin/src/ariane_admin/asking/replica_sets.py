@@ -6,12 +6,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from ariane.namesrv.v1.route_service_pb2 import ListBrokersRequest
 from ariane.replication.v1 import replica_set_service_pb2 as set_pb
 from ariane_admin.asking.answers import SILENT
 from ariane_admin.asking.cluster_doors import (
     CALL_SECONDS_MAX,
-    PAGE_SIZE,
     ClusterDoors,
     answer_of,
     answer_to_question,
@@ -75,16 +73,11 @@ async def _known_addresses(doors: ClusterDoors, name: str) -> Sequence[str]:
     failure: CallError | None = None
     for name_server in doors.name_servers:
         try:
-            answer = await answer_to_question(
-                doors.routes(name_server).ListBrokers(
-                    ListBrokersRequest(page_size=PAGE_SIZE), timeout=CALL_SECONDS_MAX
-                ),
-                f"name server {name_server}",
-            )
+            brokers = await doors.known_to(name_server)
         except CallError as error:
             failure = error
             continue
-        found = [one for one in answer.brokers if one.identity.broker_name == name]
+        found = [one for one in brokers if one.identity.broker_name == name]
         if found:
             replicas = [address for one in found for address in one.replica_addresses.values()]
             return [*(one.identity.address for one in found), *replicas]

@@ -5,8 +5,7 @@ from __future__ import annotations
 from ariane.admin.v1.client_service_pb2 import ClusterProducer
 from ariane.broker.v1.topic_producer_pb2 import ListProducersRequest, TopicProducer
 from ariane_admin.asking.answers import Answers
-from ariane_admin.asking.cluster_doors import ClusterDoors
-from ariane_admin.asking.pages import all_pages
+from ariane_admin.asking.cluster_doors import ClusterDoors, all_pages
 from ariane_sdk import LiveBroker
 
 

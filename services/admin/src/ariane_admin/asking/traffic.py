@@ -12,10 +12,10 @@ from ariane.broker.v1.topic_service_pb2 import ListTopicsRequest, Topic
 from ariane_admin.asking.cluster_doors import (
     CALL_SECONDS_MAX,
     ClusterDoors,
+    all_pages,
     answer_to_question,
     broker_peer,
 )
-from ariane_admin.asking.pages import all_pages
 from ariane_admin.asking.partial_answers import PartialAnswers
 from ariane_sdk import LiveBroker, MessageQueue, QueueLag
 from ariane_sdk.errors import TopicNotFound

@@ -8,27 +8,26 @@ import click
 
 from ariane.admin.v1 import alert_service_pb2 as alert_pb
 from ariane.admin.v1.alert_service_pb2_grpc import AlertServiceStub
-from ariane_admin.asking.admin_service import ADMIN_SECONDS_MAX, admin_channel, admin_option
+from ariane_admin.asking.admin_service import (
+    ADMIN_SECONDS_MAX,
+    admin_channel,
+    admin_option,
+    entries_of_admin,
+)
 from ariane_admin.asking.cluster_doors import answer_to_question
 from ariane_admin.asking.connection import run_async
+from ariane_admin.asking.options import count_option
 from ariane_admin.terminal.exits import ExitStatus
-from ariane_admin.terminal.output import Output, Row, first_of, output_option
+from ariane_admin.terminal.output import Output, Row, output_option
 from ariane_admin.times import moment_text
 
 _COLUMNS: Final = ("figure", "of", "first", "last", "bound", "raised", "ended")
 _RULE_COLUMNS: Final = ("figure", "bound", "patience_s", "webhook")
-_PAGE_MAX: Final = 1000
 
 
 @click.command("list")
 @click.option("--ended", is_flag=True, help="Include alerts of the last 30 days that have ended.")
-@click.option(
-    "--count",
-    type=click.IntRange(1),
-    default=100,
-    show_default=True,
-    help="Maximum number of rows to list.",
-)
+@count_option(100)
 @admin_option
 @output_option
 def list_alerts(*, ended: bool, count: int, admin: str, output: Output) -> int:
@@ -39,24 +38,15 @@ def list_alerts(*, ended: bool, count: int, admin: str, output: Output) -> int:
       ariane alert list
       ariane alert list --ended -o json
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
-
-    async def ask() -> list[Row]:
-        rows: list[Row] = []
-        request = alert_pb.ListAlertsRequest(include_ended=ended)
-        async with admin_channel(admin) as channel:
-            stub = AlertServiceStub(channel)
-            while len(rows) <= count:
-                request.page_size = min(count + 1 - len(rows), _PAGE_MAX)
-                call = stub.ListAlerts(request, timeout=ADMIN_SECONDS_MAX)
-                page = await answer_to_question(call, f"admin {admin}")
-                rows += map(_row, page.alerts)
-                request.page_token = page.next_page_token
-                if not request.page_token:
-                    break
-        return rows
-
-    rows = run_async(ask())
-    output.rows(_COLUMNS, first_of(rows, count))
+    found = entries_of_admin(
+        admin,
+        lambda channel: AlertServiceStub(channel).ListAlerts,
+        alert_pb.ListAlertsRequest(include_ended=ended),
+        lambda page: page.alerts,
+        count=count,
+    )
+    rows = list(map(_row, found))
+    output.rows(_COLUMNS, rows)
     stands = any(row["ended"] is None for row in rows)
     return ExitStatus.FAILED if stands else ExitStatus.DONE
 

@@ -28,6 +28,7 @@ from ariane_admin.asking.cluster_doors import (
     PAGE_SIZE,
     PRIMARY_ID,
     ClusterDoors,
+    all_pages,
     answer_of,
 )
 from ariane_admin.asking.paused_groups import paused_groups_at
@@ -244,10 +245,12 @@ async def _ask_process(
 async def _conflicts(
     doors: ClusterDoors, address: str, peer: str
 ) -> Sequence[SubscriptionConflict]:
-    call = doors.clients(address).ListSubscriptionConflicts(
-        ListSubscriptionConflictsRequest(page_size=PAGE_SIZE), timeout=CALL_SECONDS_MAX
+    return await all_pages(
+        peer,
+        doors.clients(address).ListSubscriptionConflicts,
+        ListSubscriptionConflictsRequest(),
+        lambda page: page.conflicts,
     )
-    return (await answer_of(call, peer)).conflicts
 
 
 async def _replica_set(

@@ -18,8 +18,8 @@ from ariane.broker.v1.client_service_pb2 import (
 )
 from ariane_admin.asking.cluster_doors import (
     CALL_SECONDS_MAX,
-    PAGE_SIZE,
     ClusterDoors,
+    all_pages,
     answer_to_question,
 )
 from ariane_sdk.errors import CallError
@@ -104,17 +104,10 @@ async def ask_members(
 
 
 async def attached_clients(doors: ClusterDoors, address: str) -> Sequence[AttachedClient]:
-    """The clients of a broker; what it told, if it stops answering."""
-    found: list[AttachedClient] = []
-    token = ""
-    while True:
-        request = ListClientsRequest(page_size=PAGE_SIZE, page_token=token)
-        call = doors.clients(address).ListClients(request, timeout=CALL_SECONDS_MAX)
-        try:
-            page = await answer_to_question(call, f"broker at {address}")
-        except CallError:
-            return found
-        found += page.clients
-        token = page.next_page_token
-        if not token:
-            return found
+    """The clients of a broker; none if it does not answer."""
+    stub = doors.clients(address)
+    peer = f"broker at {address}"
+    try:
+        return await all_pages(peer, stub.ListClients, ListClientsRequest(), lambda p: p.clients)
+    except CallError:
+        return ()

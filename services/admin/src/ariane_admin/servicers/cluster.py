@@ -21,12 +21,10 @@ from ariane.broker.v1.broker_service_pb2 import (
 from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane.common.v1.process_service_pb2 import GetProcessStateRequest
 from ariane.namesrv.v1.route_pb2 import BrokerLiveness
-from ariane.namesrv.v1.route_service_pb2 import ListBrokersRequest
 from ariane_admin.asking.changing import broker_maintenance
 from ariane_admin.asking.changing.broker_forgetting import forget
 from ariane_admin.asking.cluster_doors import (
     CALL_SECONDS_MAX,
-    PAGE_SIZE,
     PRIMARY_ID,
     answer_of,
     answer_to_question,
@@ -268,7 +266,7 @@ class ClusterServicer(ClusterServiceServicer):
     async def _liveness(self, cluster_name: str) -> list[BrokerLiveness]:
         """The brokers in name servers; each entry is from the first name server that has it."""
         answers = await asyncio.gather(
-            *(self._known_to(address) for address in self._doors.name_servers),
+            *(self._doors.known_to(address) for address in self._doors.name_servers),
             return_exceptions=True,
         )
         known: dict[tuple[str, str, int], BrokerLiveness] = {}
@@ -289,17 +287,6 @@ class ClusterServicer(ClusterServiceServicer):
             if cluster_name in {"", known[place].identity.cluster_name}
         ]
 
-    async def _known_to(self, address: str) -> list[BrokerLiveness]:
-        brokers: list[BrokerLiveness] = []
-        request = ListBrokersRequest(page_size=PAGE_SIZE)
-        while True:
-            call = self._doors.routes(address).ListBrokers(request, timeout=CALL_SECONDS_MAX)
-            page = await answer_to_question(call, f"name server {address}")
-            brokers += page.brokers
-            request.page_token = page.next_page_token
-            if not request.page_token:
-                return brokers
-
     async def _name_server(self, address: str) -> cluster_pb.NameServer:
         began_s = self._clock.monotonic()
         asked = self._doors.processes(address).GetProcessState(
@@ -307,7 +294,7 @@ class ClusterServicer(ClusterServiceServicer):
         )
         try:
             brokers, answer = await asyncio.gather(
-                self._known_to(address), answer_to_question(asked, f"name server {address}")
+                self._doors.known_to(address), answer_to_question(asked, f"name server {address}")
             )
         except CallError as error:
             return cluster_pb.NameServer(

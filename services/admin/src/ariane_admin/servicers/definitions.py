@@ -16,10 +16,10 @@ from ariane.broker.v1 import topic_service_pb2 as topic_pb
 from ariane.common.v1.message_pb2 import MESSAGE_TYPE_FIFO
 from ariane_admin.asking.cluster_doors import (
     CALL_SECONDS_MAX,
+    all_pages,
     answer_of,
     broker_peer,
 )
-from ariane_admin.asking.pages import all_pages
 from ariane_admin.asking.topic_attributes import set_attributes
 from ariane_admin.servicers.cluster_access import ClusterAccess
 from ariane_record.names import is_system_group, is_system_topic

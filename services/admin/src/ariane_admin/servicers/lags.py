@@ -13,7 +13,7 @@ from grpc import aio
 from ariane.admin.v1 import lag_service_pb2 as lag_pb
 from ariane.admin.v1.lag_service_pb2_grpc import LagServiceServicer
 from ariane.broker.v1 import offset_service_pb2 as offset_pb
-from ariane_admin.asking.pages import all_pages
+from ariane_admin.asking.cluster_doors import all_pages
 from ariane_admin.servicers.cluster_access import ClusterAccess
 from ariane_record.names import is_system_group
 from ariane_sdk import LiveBroker, MessageQueue

@@ -21,11 +21,11 @@ from ariane.namesrv.v1.route_pb2 import TOPIC_PERMISSION_READ_WRITE as READ_WRIT
 from ariane_admin.asking.answers import Answers
 from ariane_admin.asking.cluster_doors import (
     CALL_SECONDS_MAX,
+    all_pages,
     answer_of,
     answer_to_question,
     broker_peer,
 )
-from ariane_admin.asking.pages import all_pages
 from ariane_admin.asking.topic_attributes import set_attributes
 from ariane_admin.servicers.cluster_access import ClusterAccess, topic_not_found
 from ariane_admin.servicers.topic_purge import check_purge, purged

@@ -12,17 +12,16 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from ariane.broker.v1.broker_service_pb2 import DrainBrokerRequest
-from ariane.broker.v1.offset_service_pb2 import ConsumerLag, ListConsumerLagsRequest
+from ariane.broker.v1.offset_service_pb2 import ListConsumerLagsRequest
 from ariane.namesrv.v1.maintenance_service_pb2 import (
     RestoreWritePermissionRequest,
     WipeWritePermissionRequest,
 )
 from ariane_admin.asking.cluster_doors import (
     CALL_SECONDS_MAX,
-    PAGE_SIZE,
     ClusterDoors,
+    all_pages,
     answer_of,
-    answer_to_question,
     broker_peer,
 )
 from ariane_sdk import LiveBroker
@@ -109,7 +108,10 @@ async def wait_consumed(
 
 async def unconsumed_count(doors: ClusterDoors, broker: LiveBroker) -> int:
     """The number of unconsumed messages of a broker, summed over its groups."""
-    return sum(lag.message_count for lag in await _lags(doors, broker))
+    stub = doors.offsets(broker.address)
+    request = ListConsumerLagsRequest()
+    lags = await all_pages(broker, stub.ListConsumerLags, request, lambda page: page.lags)
+    return sum(lag.message_count for lag in lags)
 
 
 async def _tell_name_servers(
@@ -132,16 +134,3 @@ async def _set_draining(doors: ClusterDoors, broker: LiveBroker, *, draining: bo
     request = DrainBrokerRequest(draining=draining)
     call = doors.brokers(broker.address).DrainBroker(request, timeout=CALL_SECONDS_MAX)
     return (await answer_of(call, broker_peer(broker))).writable
-
-
-async def _lags(doors: ClusterDoors, broker: LiveBroker) -> list[ConsumerLag]:
-    lags: list[ConsumerLag] = []
-    token = ""
-    while True:
-        request = ListConsumerLagsRequest(page_size=PAGE_SIZE, page_token=token)
-        call = doors.offsets(broker.address).ListConsumerLags(request, timeout=CALL_SECONDS_MAX)
-        page = await answer_to_question(call, broker_peer(broker))
-        lags.extend(page.lags)
-        token = page.next_page_token
-        if not token:
-            return lags

@@ -15,15 +15,12 @@ from ariane.admin.v1.cluster_service_pb2 import (
 from ariane.broker.v1.broker_service_pb2 import GetBrokerStateRequest, GetBrokerStateResponse
 from ariane.common.v1.process_service_pb2 import ListProcessSettingsRequest, ProcessSetting
 from ariane.namesrv.v1.route_pb2 import BrokerLiveness
-from ariane.namesrv.v1.route_service_pb2 import ListBrokersRequest
 from ariane_admin.asking.absent_brokers import warn_of_absent
 from ariane_admin.asking.changing import broker_maintenance
 from ariane_admin.asking.changing.changes import AdminChoice, administration, change_options
 from ariane_admin.asking.cluster_doors import (
     CALL_SECONDS_MAX,
-    PAGE_SIZE,
     ClusterDoors,
-    answer_of,
     answer_to_question,
     broker_peer,
 )
@@ -267,10 +264,8 @@ async def _wiped_names(doors: ClusterDoors) -> frozenset[str]:
     """Names of brokers whose write permission some name server keeps back."""
 
     async def ask(address: str) -> list[BrokerLiveness]:
-        request = ListBrokersRequest(page_size=PAGE_SIZE)
-        call = doors.routes(address).ListBrokers(request, timeout=CALL_SECONDS_MAX)
         try:
-            return list((await answer_of(call, f"name server {address}")).brokers)
+            return await doors.known_to(address)
         except CallError:
             # Another one has answered, or there were no brokers to ask about.
             return []

@@ -7,7 +7,7 @@ import click
 from ariane.admin.v1 import group_service_pb2 as group_pb
 from ariane.admin.v1.lag_service_pb2 import ListQueueLagsRequest
 from ariane_admin.asking.connection import run_async
-from ariane_admin.asking.options import question_options
+from ariane_admin.asking.options import count_option, question_options
 from ariane_admin.asking.partial_answers import marked_row, write_rows
 from ariane_admin.asking.paused_groups import pause_warning
 from ariane_admin.asking.questions import answered, questions
@@ -42,13 +42,7 @@ _HOLD_COLUMNS = (
 @click.command("list")
 @click.option("--system", is_flag=True, help="Include the system's own groups.")
 @click.option("--topic", help="Only groups that consume this topic.")
-@click.option(
-    "--count",
-    type=click.IntRange(1),
-    default=1000,
-    show_default=True,
-    help="Maximum number of rows to list.",
-)
+@count_option(1000)
 @question_options
 def list_groups(
     *, system: bool, topic: str | None, count: int, name_servers: str, output: Output

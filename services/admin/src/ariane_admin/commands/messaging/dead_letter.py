@@ -17,7 +17,7 @@ from ariane.admin.v1 import dead_letter_service_pb2 as letter_pb
 from ariane_admin.asking.changing.changes import AdminChoice, administration, change_options
 from ariane_admin.asking.cluster_doors import PATIENCE_S, ClusterDoors, answer_to_question
 from ariane_admin.asking.connection import name_servers_option, run_async
-from ariane_admin.asking.options import question_options
+from ariane_admin.asking.options import count_option, question_options
 from ariane_admin.asking.partial_answers import PartialAnswers, known_groups
 from ariane_admin.asking.questions import questions
 from ariane_admin.errors import CommandFailed
@@ -83,13 +83,7 @@ def _filter_options(command: _Command) -> _Command:
 @click.argument("group")
 @_filter_options
 @click.option("--not-redriven", is_flag=True, help="Only dead letters that were not sent back yet.")
-@click.option(
-    "--count",
-    type=click.IntRange(1),
-    default=100,
-    show_default=True,
-    help="Maximum number of rows to list.",
-)
+@count_option(100)
 @question_options
 def list_letters(
     *, group: str, not_redriven: bool, count: int, name_servers: str, output: Output, **which: Any

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from ariane_admin.asking.connection import run_async
-from ariane_admin.asking.options import question_options
+from ariane_admin.asking.options import count_option, question_options
 from ariane_admin.errors import CommandFailed
 from ariane_admin.terminal.confirmation import confirm, yes_option
 from ariane_admin.terminal.exits import ExitStatus
@@ -101,13 +101,7 @@ def relay(
 @click.command("list")
 @click.argument("name")
 @click.option("--topic", default="", help="Only messages for this topic.")
-@click.option(
-    "--count",
-    type=click.IntRange(1),
-    default=100,
-    show_default=True,
-    help="Maximum number of rows to list.",
-)
+@count_option(100)
 @_database_option
 @output_option
 def list_parked(*, name: str, topic: str, count: int, database: str, output: Output) -> None:

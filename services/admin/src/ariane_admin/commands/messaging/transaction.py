@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
@@ -36,18 +36,18 @@ from ariane_admin.asking.changing.changes import (
     administration,
     change_option,
 )
-from ariane_admin.asking.changing.outcome_counts import outcome_counts
 from ariane_admin.asking.cluster_doors import (
     CALL_SECONDS_MAX,
     PAGE_SIZE,
+    all_pages,
     answer_to_question,
 )
 from ariane_admin.asking.connection import CHECKER_VARIABLE, checker_option, run_async
+from ariane_admin.asking.options import count_option
 from ariane_admin.asking.services import Services
 from ariane_admin.commands.messaging.transaction_rows import check_row, transaction_row
-from ariane_admin.terminal.client_warnings import say_warning
 from ariane_admin.terminal.confirmation import confirm, dry_run_option, yes_option
-from ariane_admin.terminal.output import Output, Row, output_option
+from ariane_admin.terminal.output import Output, Row, first_of, output_option
 from ariane_sdk import ClusterClient
 from ariane_sdk.errors import FeatureNotAvailable, ServiceUnavailable
 
@@ -64,16 +64,8 @@ _CHECK_COLUMNS: Final = ("check", "asked", "answer", "client_id", "failure_reaso
 CHECKS_MAX: Final = 10_000
 """Checks of one transaction that are shown."""
 
-_EntryT = TypeVar("_EntryT")
+_Entry = TypeVar("_Entry")
 _Command = TypeVar("_Command", bound=Callable[..., Any])
-
-_count_option: Final = click.option(
-    "--count",
-    type=click.IntRange(1),
-    default=100,
-    show_default=True,
-    help="Maximum number of rows to list.",
-)
 
 
 def _bulk_options(command: _Command) -> _Command:
@@ -91,18 +83,13 @@ def _bulk_options(command: _Command) -> _Command:
     return command
 
 
-class _PagedRequest(Protocol):
-    page_size: int
-    page_token: str
-
-
 @click.command("list")
 @click.option(
     "--group", "producer_group", default="", help="Only transactions of this producer group."
 )
 @click.option("--topic", default="", help="Only messages for this topic.")
 @click.option("--broker", "broker_name", default="", help="Only transactions on this broker.")
-@_count_option
+@count_option(100)
 @checker_option
 @output_option
 def list_transactions(
@@ -116,21 +103,16 @@ def list_transactions(
       ariane transaction list --group payments -o json
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
 
-    async def ask() -> list[Row]:
+    async def ask() -> Sequence[CheckedTransaction]:
         async with _checker(checker) as stub:
             request = ListCheckedTransactionsRequest(
                 producer_group=producer_group, topic=topic, broker_name=broker_name
             )
-            return await _pages(
-                request,
-                count,
-                lambda: answer_to_question(
-                    stub.ListCheckedTransactions(request, timeout=CALL_SECONDS_MAX), _peer(checker)
-                ),
-                lambda answer: map(transaction_row, answer.transactions),
+            return await _first(
+                checker, stub.ListCheckedTransactions, request, lambda p: p.transactions, count
             )
 
-    output.rows((*_COLUMNS, "next_check"), run_async(ask()))
+    output.rows((*_COLUMNS, "next_check"), map(transaction_row, run_async(ask())))
 
 
 @click.command("parked")
@@ -138,7 +120,7 @@ def list_transactions(
     "--group", "producer_group", default="", help="Only transactions of this producer group."
 )
 @click.option("--topic", default="", help="Only messages for this topic.")
-@_count_option
+@count_option(100)
 @checker_option
 @output_option
 def parked(*, producer_group: str, topic: str, count: int, checker: str, output: Output) -> None:
@@ -149,19 +131,14 @@ def parked(*, producer_group: str, topic: str, count: int, checker: str, output:
       ariane transaction parked
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
 
-    async def ask() -> list[Row]:
+    async def ask() -> Sequence[CheckedTransaction]:
         async with _checker(checker) as stub:
             request = ListParkedTransactionsRequest(producer_group=producer_group, topic=topic)
-            return await _pages(
-                request,
-                count,
-                lambda: answer_to_question(
-                    stub.ListParkedTransactions(request, timeout=CALL_SECONDS_MAX), _peer(checker)
-                ),
-                lambda answer: map(transaction_row, answer.transactions),
+            return await _first(
+                checker, stub.ListParkedTransactions, request, lambda p: p.transactions, count
             )
 
-    output.rows((*_COLUMNS, "ended"), run_async(ask()))
+    output.rows((*_COLUMNS, "ended"), map(transaction_row, run_async(ask())))
 
 
 @click.command("show")
@@ -183,15 +160,10 @@ def show(*, transaction_id: str, checker: str, output: Output) -> None:
                 stub.GetCheckedTransaction(one, timeout=CALL_SECONDS_MAX), _peer(checker)
             )
             request = ListTransactionChecksRequest(transaction_id=transaction_id)
-            checks: list[Row] = await _pages(
-                request,
-                CHECKS_MAX,
-                lambda: answer_to_question(
-                    stub.ListTransactionChecks(request, timeout=CALL_SECONDS_MAX), _peer(checker)
-                ),
-                lambda answer: map(check_row, answer.checks),
+            checks = await _first(
+                checker, stub.ListTransactionChecks, request, lambda p: p.checks, CHECKS_MAX
             )
-            return transaction_row(found.transaction), checks
+            return transaction_row(found.transaction), list(map(check_row, checks))
 
     row, checks = run_async(ask())
     output.record(row, {"check_list": (_CHECK_COLUMNS, checks)})
@@ -238,7 +210,7 @@ def decide(
 
         async def count() -> Row:
             async with _checker(checker) as stub:
-                return await outcome_counts(stub, _peer(checker), selection)
+                return await _outcome_counts(stub, _peer(checker), selection)
 
         would = run_async(count())
         output.done(
@@ -360,21 +332,35 @@ def _peer(address: str) -> str:
     return f"transaction checker at {address}"
 
 
-async def _pages(
-    request: _PagedRequest,
-    count_max: int,
-    ask: Callable[[], Awaitable[Any]],
-    entries: Callable[[Any], Any],
-) -> list[_EntryT]:
-    """The first entries of a list; whether there are more is told."""
-    found: list[_EntryT] = []
-    while True:
-        request.page_size = min(PAGE_SIZE, count_max - len(found))
-        answer = await ask()
-        found += entries(answer)
-        request.page_token = answer.next_page_token
-        if not request.page_token:
-            return found
-        if len(found) >= count_max:
-            say_warning(f"there are more than these {len(found):,}: raise --count to see more")
-            return found
+async def _first(
+    checker: str,
+    ask: Callable[..., Awaitable[Any]],
+    request: Any,
+    entries: Callable[[Any], Sequence[_Entry]],
+    count: int,
+) -> Sequence[_Entry]:
+    """The first entries of a list of a checker; a warning tells that there are more."""
+    found = await all_pages(_peer(checker), ask, request, entries, count_max=count + 1)
+    return first_of(found, count)
+
+
+async def _outcome_counts(
+    stub: CheckedTransactionServiceAsyncStub, peer: str, selection: ParkedSelection
+) -> dict[str, int]:
+    """The numbers of selected transactions without and with an outcome, which decides nothing.
+
+    Raises:
+        CallError: The checker did not answer, or does not know one of them.
+    """
+    if selection.transaction_ids:
+        decided = 0
+        for each in selection.transaction_ids:
+            one = GetCheckedTransactionRequest(transaction_id=each)
+            call = stub.GetCheckedTransaction(one, timeout=CALL_SECONDS_MAX)
+            decided += bool((await answer_to_question(call, peer)).transaction.outcome)
+        return {"undecided": len(selection.transaction_ids) - decided, "decided": decided}
+    request = ListParkedTransactionsRequest(
+        producer_group=selection.producer_group, topic=selection.topic
+    )
+    parked = await all_pages(peer, stub.ListParkedTransactions, request, lambda p: p.transactions)
+    return {"undecided": len(parked), "decided": 0}

@@ -15,6 +15,7 @@ from ariane_admin.asking.admin_service import (
     ADMIN_SECONDS_MAX,
     admin_channel,
     admin_option,
+    entries_of_admin,
     own_name,
 )
 from ariane_admin.asking.cluster_doors import answer_of, answer_to_question
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
 _COLUMNS: Final = ("user", "decision", "actions", "resource", "name", "networks")
 _ENTRY_COLUMNS: Final = _COLUMNS[1:]
-_PAGE: Final = 1000
 
 _resource = click.argument("resource", type=click.Choice(sorted(RESOURCES)))
 _name = click.argument("name", default="*")
@@ -79,27 +79,25 @@ def list_entries(
       ariane access list anna
       ariane access list --resource topic --name orders
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
+    if user is not None:
 
-    async def ask() -> list[policy_pb.AccessPolicy]:
-        async with policies(admin) as stub:
-            if user is not None:
-                return [await _policy(stub, user, admin)]
-            found: list[policy_pb.AccessPolicy] = []
-            request = policy_pb.ListAccessPoliciesRequest(name=name, page_size=_PAGE)
-            if resource is not None:
-                request.resource = RESOURCES[resource]
-            while True:
-                call = stub.ListAccessPolicies(request, timeout=ADMIN_SECONDS_MAX)
-                page = await answer_to_question(call, f"admin {admin}")
-                found += page.policies
-                request.page_token = page.next_page_token
-                if not request.page_token:
-                    return found
+        async def ask(user: str) -> policy_pb.AccessPolicy:
+            async with policies(admin) as stub:
+                return await _policy(stub, user, admin)
 
+        found: Sequence[policy_pb.AccessPolicy] = [run_async(ask(user))]
+    else:
+        request = policy_pb.ListAccessPoliciesRequest(name=name)
+        if resource is not None:
+            request.resource = RESOURCES[resource]
+        found = entries_of_admin(
+            admin,
+            lambda channel: AccessPolicyServiceStub(channel).ListAccessPolicies,
+            request,
+            lambda page: page.policies,
+        )
     rows = [
-        {"user": policy.user, **entry_row(entry)}
-        for policy in run_async(ask())
-        for entry in policy.entries
+        {"user": policy.user, **entry_row(entry)} for policy in found for entry in policy.entries
     ]
     output.rows(_COLUMNS, rows)
 

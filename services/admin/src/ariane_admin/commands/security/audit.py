@@ -9,16 +9,21 @@ import click
 
 from ariane.admin.v1 import audit_service_pb2 as audit_pb
 from ariane.admin.v1.audit_service_pb2_grpc import AuditServiceStub
-from ariane_admin.asking.admin_service import ADMIN_SECONDS_MAX, admin_channel, admin_option
+from ariane_admin.asking.admin_service import (
+    ADMIN_SECONDS_MAX,
+    admin_channel,
+    admin_option,
+    entries_of_admin,
+)
 from ariane_admin.asking.cluster_doors import answer_to_question
 from ariane_admin.asking.connection import run_async
+from ariane_admin.asking.options import count_option
 from ariane_admin.errors import CommandFailed
 from ariane_admin.messages.start_position import MomentType
-from ariane_admin.terminal.output import Output, Row, first_of, output_option
+from ariane_admin.terminal.output import Output, Row, output_option
 from ariane_admin.times import moment_text, timestamp_of
 
 _COLUMNS: Final = ("sequence", "begun", "user", "from", "method", "name", "outcome", "reason")
-_PAGE_MAX: Final = 1000
 _SHA256_BYTES: Final = 32
 
 
@@ -30,13 +35,7 @@ _SHA256_BYTES: Final = 32
     "--from", "begin", type=MomentType(), help="Only changes begun at this time or later."
 )
 @click.option("--until", "end", type=MomentType(), help="Only changes begun before this time.")
-@click.option(
-    "--count",
-    type=click.IntRange(1),
-    default=100,
-    show_default=True,
-    help="Maximum number of rows to list.",
-)
+@count_option(100)
 @admin_option
 @output_option
 def list_entries(
@@ -68,22 +67,14 @@ def list_entries(
         begin_time=timestamp_of(begin),
         end_time=timestamp_of(end),
     )
-
-    async def ask() -> list[Row]:
-        rows: list[Row] = []
-        async with admin_channel(admin) as channel:
-            stub = AuditServiceStub(channel)
-            while len(rows) <= count:
-                request.page_size = min(count + 1 - len(rows), _PAGE_MAX)
-                call = stub.ListAuditEntries(request, timeout=ADMIN_SECONDS_MAX)
-                page = await answer_to_question(call, f"admin {admin}")
-                rows += map(_row, page.entries)
-                request.page_token = page.next_page_token
-                if not request.page_token:
-                    break
-        return rows
-
-    output.rows(_COLUMNS, first_of(run_async(ask()), count))
+    found = entries_of_admin(
+        admin,
+        lambda channel: AuditServiceStub(channel).ListAuditEntries,
+        request,
+        lambda page: page.entries,
+        count=count,
+    )
+    output.rows(_COLUMNS, map(_row, found))
 
 
 @click.command("verify")

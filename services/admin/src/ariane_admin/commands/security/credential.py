@@ -18,14 +18,15 @@ from ariane_admin.asking.admin_service import (
     ADMIN_SECONDS_MAX,
     admin_channel,
     admin_option,
+    entries_of_admin,
     own_name,
 )
-from ariane_admin.asking.cluster_doors import answer_of, answer_to_question
+from ariane_admin.asking.cluster_doors import answer_of
 from ariane_admin.asking.connection import run_async
 from ariane_admin.compat.rocketmq_keys import keys_of
 from ariane_admin.errors import CommandFailed
 from ariane_admin.terminal.confirmation import confirm, yes_option
-from ariane_admin.terminal.output import Output, Row, output_option
+from ariane_admin.terminal.output import Output, output_option
 from ariane_admin.times import moment_text
 from ariane_sdk.errors import CallError
 from ariane_sdk.security import is_loopback, tls_files
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from ariane.admin.v1.user_service_pb2_grpc import UserServiceAsyncStub
 
 _COLUMNS: Final = ("credential", "kind", "description", "created", "expires")
-_PAGE: Final = 1000
 _DAY_S: Final = 86_400
 
 
@@ -173,20 +173,13 @@ def list_credentials(*, user: str, admin: str, output: Output) -> None:
     Example:
       ariane credential list billing -o json
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
-
-    async def ask() -> list[Row]:
-        rows: list[Row] = []
-        request = user_pb.ListCredentialsRequest(user=user, page_size=_PAGE)
-        async with _users(admin) as stub:
-            while True:
-                call = stub.ListCredentials(request, timeout=ADMIN_SECONDS_MAX)
-                page = await answer_to_question(call, f"admin {admin}")
-                rows += map(_row, page.credentials)
-                request.page_token = page.next_page_token
-                if not request.page_token:
-                    return rows
-
-    output.rows(_COLUMNS, run_async(ask()))
+    found = entries_of_admin(
+        admin,
+        lambda channel: UserServiceStub(channel).ListCredentials,
+        user_pb.ListCredentialsRequest(user=user),
+        lambda page: page.credentials,
+    )
+    output.rows(_COLUMNS, map(_row, found))
 
 
 @click.command("delete")

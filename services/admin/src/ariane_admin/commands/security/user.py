@@ -15,19 +15,19 @@ from ariane_admin.asking.admin_service import (
     ADMIN_SECONDS_MAX,
     admin_channel,
     admin_option,
+    entries_of_admin,
     own_name,
 )
 from ariane_admin.asking.cluster_doors import answer_of, answer_to_question
 from ariane_admin.asking.connection import run_async
 from ariane_admin.terminal.confirmation import confirm, yes_option
-from ariane_admin.terminal.output import Output, Row, output_option
+from ariane_admin.terminal.output import Output, output_option
 from ariane_admin.times import moment_text
 
 if TYPE_CHECKING:
     from ariane.admin.v1.user_service_pb2_grpc import UserServiceAsyncStub
 
 _COLUMNS: Final = ("user", "kind", "enabled", "roles", "description")
-_PAGE: Final = 1000
 
 
 @asynccontextmanager
@@ -46,20 +46,13 @@ def list_users(*, admin: str, output: Output) -> None:
     Example:
       ariane user list -o json
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
-
-    async def ask() -> list[Row]:
-        rows: list[Row] = []
-        request = user_pb.ListUsersRequest(page_size=_PAGE)
-        async with _users(admin) as stub:
-            while True:
-                call = stub.ListUsers(request, timeout=ADMIN_SECONDS_MAX)
-                page = await answer_to_question(call, f"admin {admin}")
-                rows += map(_row, page.users)
-                request.page_token = page.next_page_token
-                if not request.page_token:
-                    return rows
-
-    output.rows(_COLUMNS, run_async(ask()))
+    found = entries_of_admin(
+        admin,
+        lambda channel: UserServiceStub(channel).ListUsers,
+        user_pb.ListUsersRequest(),
+        lambda page: page.users,
+    )
+    output.rows(_COLUMNS, map(_row, found))
 
 
 @click.command("show")

@@ -7,7 +7,7 @@ from collections import defaultdict
 from ariane.admin.v1 import group_service_pb2 as group_pb
 from ariane.broker.v1 import client_service_pb2 as client_pb
 from ariane.common.v1.message_pb2 import MessageQueue as QueueMessage
-from ariane_admin.asking.pages import all_pages
+from ariane_admin.asking.cluster_doors import all_pages
 from ariane_admin.servicers.cluster_access import ClusterAccess
 from ariane_sdk import LiveBroker
 from ariane_sdk.errors import GroupNotFound

@@ -19,11 +19,11 @@ from ariane.broker.v1.pull_service_pb2 import ListQueueBoundsRequest
 from ariane_admin.asking.answers import Answers
 from ariane_admin.asking.cluster_doors import (
     CALL_SECONDS_MAX,
+    all_pages,
     answer_of,
     answer_to_question,
     broker_peer,
 )
-from ariane_admin.asking.pages import all_pages
 from ariane_admin.servicers.cluster_access import ClusterAccess, group_not_found
 from ariane_admin.servicers.group.group_facts import (
     TOPICS_MAX,
