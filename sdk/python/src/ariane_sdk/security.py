@@ -252,7 +252,7 @@ class Expected(NamedTuple):
                 f"the certificate of the server is of {shown.kind} {shown.name}, not of {self}"
             )
 
-    def check_told(self, told: ServerName) -> None:
+    def check_stated(self, told: ServerName) -> None:
         """Check what the process there tells of itself in plain text.
 
         Raises:

@@ -81,7 +81,7 @@ def scene():
 
 @pytest.fixture(autouse=True)
 def _brisk(monkeypatch):
-    monkeypatch.setattr("ariane_sdk.consumer.delivery.hand_out.TELL_DELAY_S", 0.01)
+    monkeypatch.setattr("ariane_sdk.consumer.delivery.hand_out.REPORT_DELAY_S", 0.01)
 
 
 async def run(work, scene, *messages):

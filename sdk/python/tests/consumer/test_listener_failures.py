@@ -21,7 +21,7 @@ def tell(caplog):
         try:
             function(*arguments)
         except Exception as error:  # noqa: BLE001 - as a listener fails.
-            failures.tell(QUEUE, messages, messages, error)
+            failures.log(QUEUE, messages, messages, error)
         [record] = caplog.records
         assert (record.name, record.levelno) == ("ariane_sdk", logging.WARNING)
         return record

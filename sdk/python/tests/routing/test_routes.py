@@ -335,7 +335,7 @@ async def test_kept_routes_are_told_once_and_a_few_by_name(
     for topic in topics * 2:
         await session.routes.refresh(topic)
 
-    assert len(caplog.records) == _routes.KEPT_TOLD_MAX
+    assert len(caplog.records) == _routes.KEPT_WARNED_MAX
     world.name_server.set_route(topics[0], {"broker-a": "127.0.0.1:1"})
     await session.routes.refresh(topics[0])
     assert len(session.routes._kept) == len(topics) - 1

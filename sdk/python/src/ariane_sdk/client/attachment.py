@@ -63,14 +63,24 @@ class Attachment:
         answers: OperatorAnswers,
         holds: Callable[[str], Sequence[QueueHold]] = lambda _broker_name: (),
     ) -> None:
-        """Attach with these memberships, and stay attached.
+        """Attach, and stay attached.
 
-        ``on_notice`` is called with the broker's name and what it says. ``on_fatal`` is called when
-        the broker will never admit this client. ``on_turn`` is called
-        when the stream ended, failed to open, or was opened anew: the broker may be gone, or may
-        have a new address. ``incarnation`` tells the client from earlier ones of the same id;
-        empty where an id never comes back. ``holds`` returns what is not handed out of a broker's
-        queues.
+        Args:
+            broker_name: The broker.
+            address: Its "host:port".
+            connections: The client's connections.
+            client_id: The client.
+            incarnation: Distinguishes the client from earlier ones of the same id; empty where an
+                id never comes back.
+            membership: Its membership of a consumer group; None for a producer.
+            producer_groups: The producer groups whose transactions it can be asked about.
+            clock: The client's clock.
+            on_notice: Called with the broker's name and each of its notices.
+            on_fatal: Called when the broker will never admit this client.
+            on_turn: Called when the stream ended, failed to open, or was opened anew: the broker
+                may be gone, or may have a new address.
+            answers: Answers the questions of operators.
+            holds: Returns what is not handed out of a broker's queues.
         """
         self.broker_name = broker_name
         """The broker."""
@@ -82,7 +92,7 @@ class Attachment:
         self._client_id = client_id
         self._incarnation = incarnation
         self._memberships = [] if membership is None else [membership]
-        self._memberships_said = self._memberships
+        self._sent_memberships = self._memberships
         self._producer_groups = producer_groups
         self._clock = clock
         self._on_notice = on_notice
@@ -90,8 +100,7 @@ class Attachment:
         self._on_turn = on_turn
         self._answers = answers
         self._holds = holds
-        self._holds_said = keys_of(())
-        self._holds_end_s = math.inf
+        self._sent_holds = keys_of(())
         self._outgoing: asyncio.Queue[AttachRequest | None] = asyncio.Queue()
         self._heartbeat_interval_s = HEARTBEAT_INTERVAL_S
         self._leaving = False
@@ -113,28 +122,21 @@ class Attachment:
         """Report a new membership of the consumer's group."""
         self._memberships = [membership]
         if self.attached:
-            self._say_memberships()
+            self._send_memberships()
 
-    def _say_memberships(self) -> None:
-        self._memberships_said = self._memberships
+    def _send_memberships(self) -> None:
+        self._sent_memberships = self._memberships
         heartbeat = ClientHeartbeat(memberships=self._memberships, memberships_changed=True)
         self._outgoing.put_nowait(self._with_holds(heartbeat))
 
-    def tell_holds(self) -> None:
+    def send_holds(self) -> None:
         """Report what is not handed out, if that has changed."""
-        if not self.attached:
-            return
-        # One that has begun anew: it is over by what was said, and goes on.
-        is_over = asyncio.get_running_loop().time() > self._holds_end_s
-        if is_over or keys_of(self._holds(self.broker_name)) != self._holds_said:
+        if self.attached and keys_of(self._holds(self.broker_name)) != self._sent_holds:
             self._outgoing.put_nowait(self._with_holds(ClientHeartbeat()))
 
     def _with_holds(self, heartbeat: ClientHeartbeat) -> AttachRequest:
         holds = self._holds(self.broker_name)
-        self._holds_said = keys_of(holds)
-        left_ms = (hold.remaining.ToMilliseconds() for hold in holds if hold.HasField("remaining"))
-        now_s = asyncio.get_running_loop().time()
-        self._holds_end_s = now_s + min(left_ms, default=math.inf) / 1000
+        self._sent_holds = keys_of(holds)
         heartbeat.holds.extend(holds)
         return AttachRequest(heartbeat=heartbeat)
 
@@ -195,7 +197,7 @@ class Attachment:
         try:
             # Not by `read`: it drops responses that arrive together with the end of the call.
             async for response in call:
-                self._hear(response)
+                self._take_notice(response)
         finally:
             call.cancel()
         if not self._leaving:
@@ -204,8 +206,8 @@ class Attachment:
             logger.info("broker %s ended the stream: %s", self.broker_name, code)
 
     async def _requests(self) -> AsyncIterator[AttachRequest]:
-        self._memberships_said = self._memberships
-        self._holds_said = keys_of(())
+        self._sent_memberships = self._memberships
+        self._sent_holds = keys_of(())
         hello = ClientHello(
             client_id=self._client_id,
             language="python",
@@ -226,7 +228,7 @@ class Attachment:
                 return
             yield request
 
-    def _hear(self, response: AttachResponse) -> None:
+    def _take_notice(self, response: AttachResponse) -> None:
         kind = response.WhichOneof("content")
         if kind == "accepted":
             wanted_s = duration_s(response.accepted.heartbeat_interval)
@@ -234,9 +236,9 @@ class Attachment:
                 self._heartbeat_interval_s = min(wanted_s, HEARTBEAT_INTERVAL_S)
             self.error = None
             self._attached.set()
-            if self._memberships_said is not self._memberships:
+            if self._sent_memberships is not self._memberships:
                 # They changed after the hello, so the broker has old ones.
-                self._say_memberships()
+                self._send_memberships()
             if self._tried.is_set():
                 self._on_turn()
             self._tried.set()

@@ -26,14 +26,14 @@ _COUNTERS: Final = (
     ("ariane.client.received", "By", "octets_received"),
     ("ariane.client.stalls", "1", "stalls"),
 )
-_told: Final[WeakKeyDictionary[Any, bool]] = WeakKeyDictionary()
+_observed: Final[WeakKeyDictionary[Any, bool]] = WeakKeyDictionary()
 
 
-def tell_connections(provider: MeterProvider, meter: Meter) -> None:
+def observe_connections(provider: MeterProvider, meter: Meter) -> None:
     """Have a provider read the connections of this process, by server; once for all its clients."""
-    if provider in _told:
+    if provider in _observed:
         return
-    _told[provider] = True
+    _observed[provider] = True
     for name, unit, field in _GAUGES:
         meter.create_observable_gauge(name, [_reader(field)], unit)
     for name, unit, field in _COUNTERS:

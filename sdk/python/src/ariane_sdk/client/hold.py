@@ -70,7 +70,7 @@ class Hold:
 
 
 def keys_of(holds: Iterable[QueueHold]) -> frozenset[HoldKey]:
-    """What brokers are told at once when it changes; the rest comes with the next heartbeat."""
+    """What is reported at once when it changes; the rest comes with the next heartbeat."""
     return frozenset(
         (
             hold.topic,

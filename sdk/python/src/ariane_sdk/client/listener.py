@@ -22,7 +22,7 @@ LOOK_S: Final = 10.0
 """Interval of looks whether a listener stands still."""
 
 STANDSTILL_S: Final = 60.0
-"""After this long without progress a standstill is told of, and again after twice as long."""
+"""After this long without progress a standstill is logged, and again after twice as long."""
 
 Deliver: TypeAlias = Callable[[Sequence[ReceivedMessage]], Awaitable[None]]
 

@@ -1,4 +1,4 @@
-"""Messages that brokers have lost and pass over: told in the log, counted, and perhaps an error."""
+"""Messages that brokers have lost and pass over: logged, counted, and perhaps an error."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ LOST_MESSAGES: Final = "ariane.client.lost.messages"
 
 
 class LostMessages:
-    """Hears of lost messages."""
+    """Logs and counts the lost messages of a client."""
 
     def __init__(
         self, *, fails: bool, group: str = "", meter_provider: MeterProvider | None = None
     ) -> None:
-        """``fails`` tells whether they are an error, instead of being passed over.
+        """``fails`` says whether they are an error, instead of being passed over.
 
         ``meter_provider`` counts them in OpenTelemetry; default: the application's, if it has one.
         """
         self._fails = fails
         self._group = group
         self._counter = _counter(meter_provider)
-        self._told: dict[MessageQueue, int] = {}
+        self._logged_ends: dict[MessageQueue, int] = {}
         self.count = 0
         """How many this client has passed over."""
 
-    def hear(self, queue: MessageQueue, lost: Sequence[LostRun]) -> None:
-        """Tell of messages that a broker has lost; of each once while reading goes forward.
+    def note(self, queue: MessageQueue, lost: Sequence[LostRun]) -> None:
+        """Note messages that a broker has lost; each is logged once while reading goes forward.
 
         Raises:
             MessagesLost: They are an error.
@@ -55,11 +55,11 @@ class LostMessages:
                 reason="MESSAGES_LOST",
                 metadata={"queue_offset": str(first), "count": str(count)},
             )
-        known_end = self._told.get(queue, 0)
+        known_end = self._logged_ends.get(queue, 0)
         for first, count in runs:
             if first < known_end:
                 continue  # Read again after a broken connection.
-            self._told[queue] = first + count
+            self._logged_ends[queue] = first + count
             self.count += count
             if self._counter is not None:
                 attributes = {semconv.DESTINATION_NAME: queue.topic}

@@ -34,7 +34,7 @@ def stacks_now() -> tuple[list[ClientStack], bool]:
     frames = sys._current_frames()  # noqa: SLF001 - documented, and the one way.
     threads = [(names.get(ident, f"thread {ident}"), frame) for ident, frame in frames.items()]
     tasks = [(task.get_name(), task) for task in asyncio.all_tasks()]
-    told = [
+    stacks = [
         ClientStack(
             name=name[:NAME_LENGTH_MAX],
             is_thread=True,
@@ -42,14 +42,14 @@ def stacks_now() -> tuple[list[ClientStack], bool]:
         )
         for name, frame in nsmallest(STACKS_MAX, threads, key=_name)
     ]
-    told += [
+    stacks += [
         ClientStack(
             name=name[:NAME_LENGTH_MAX],
             frames=deque(_of_awaited(task.get_coro()), STACK_FRAMES_MAX),
         )
-        for name, task in nsmallest(STACKS_MAX - len(told), tasks, key=_name)
+        for name, task in nsmallest(STACKS_MAX - len(stacks), tasks, key=_name)
     ]
-    return told, len(threads) + len(tasks) > STACKS_MAX
+    return stacks, len(threads) + len(tasks) > STACKS_MAX
 
 
 def _of_frame(frame: FrameType | None) -> Iterator[str]:

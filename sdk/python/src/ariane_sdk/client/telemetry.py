@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from ariane_record.names import TRACE_PARENT
 from ariane_sdk.client import messaging_names as semconv
-from ariane_sdk.client.connection_metrics import tell_connections
+from ariane_sdk.client.connection_metrics import observe_connections
 from ariane_sdk.client.span_export import span_provider
 from ariane_sdk.errors import ArianeError
 from ariane_sdk.message import Message, ReceivedMessage, SendResult
@@ -69,7 +69,7 @@ class Telemetry:
         self._operation_s = meter.create_histogram(semconv.OPERATION_DURATION, "s")
         self._process_s = meter.create_histogram(semconv.PROCESS_DURATION, "s")
         self._client_id = client_id
-        tell_connections(meter_provider, meter)
+        observe_connections(meter_provider, meter)
 
     @classmethod
     def configured(
@@ -176,7 +176,7 @@ class Telemetry:
         Args:
             topic: The topic.
             row_count: Number of rows, if known before; else 0.
-            take_all: Sends them; ``sent_in`` is the context of a sampled span.
+            take_all: Sends them; ``trace_parents`` has the context of a sampled span.
         """
         started_s = perf_counter()
         attributes = self._of_send(topic)
@@ -186,7 +186,7 @@ class Telemetry:
         try:
             sampled = span.get_span_context().trace_flags.sampled
             trace_parent = self._carried(span).get(TRACE_PARENT, "") if sampled else ""
-            return await take_all(sent_in=(trace_parent,) if trace_parent else ())
+            return await take_all(trace_parents=(trace_parent,) if trace_parent else ())
         except BaseException as raised:
             error = raised
             raise
@@ -240,7 +240,7 @@ class Telemetry:
             del attributes[semconv.DESTINATION_NAME]
         if len({each.message_queue for each in messages}) > 1:
             del attributes[semconv.PARTITION_ID]
-        self._tell_poll(attributes, messages, len(messages), began_s)
+        self._record_poll(attributes, messages, len(messages), began_s)
         return messages
 
     def polled_rows(
@@ -256,9 +256,9 @@ class Telemetry:
         """
         attributes = self._of_queue(queue.topic, queue, group, "poll", "receive")
         attributes[semconv.BATCH_COUNT] = row_count
-        self._tell_poll(attributes, (), row_count, began_s)
+        self._record_poll(attributes, (), row_count, began_s)
 
-    def _tell_poll(
+    def _record_poll(
         self,
         attributes: Attributes,
         messages: Sequence[ReceivedMessage],

@@ -339,15 +339,15 @@ def _count(progress: Redrive, queue: MessageQueue, answer: RedriveDeadLettersRes
 
 
 def _dead_letter(message: ReceivedMessage) -> DeadLetter:
-    said = message.properties
+    properties = message.properties
     return DeadLetter(
         message=message,
-        topic=said.get(PropertyName.DEAD_LETTER_TOPIC, ""),
-        queue_id=_number(said.get(PropertyName.ORIGIN_QUEUE_ID, "")),
-        queue_offset=_number(said.get(PropertyName.ORIGIN_QUEUE_OFFSET, "")),
-        origin_message_id=said.get(PropertyName.DEAD_LETTER_MESSAGE_ID, ""),
-        reason=said.get(PropertyName.DEAD_LETTER_REASON, ""),
-        last_error=said.get(PropertyName.LAST_ERROR, ""),
+        topic=properties.get(PropertyName.DEAD_LETTER_TOPIC, ""),
+        queue_id=_number(properties.get(PropertyName.ORIGIN_QUEUE_ID, "")),
+        queue_offset=_number(properties.get(PropertyName.ORIGIN_QUEUE_OFFSET, "")),
+        origin_message_id=properties.get(PropertyName.DEAD_LETTER_MESSAGE_ID, ""),
+        reason=properties.get(PropertyName.DEAD_LETTER_REASON, ""),
+        last_error=properties.get(PropertyName.LAST_ERROR, ""),
     )
 
 

@@ -176,12 +176,12 @@ class SinkCalls:
         # It asks all others what is committed, and has them take no word of the old home.
         note = await self._note(brokers[target], name, topic, note)
         others = [each for each in brokers.values() if each.broker_name in sinks.keys() - {target}]
-        told = await asyncio.gather(
+        answers = await asyncio.gather(
             *(self._note(each, name, topic, note) for each in others), return_exceptions=True
         )
         not_told = [
             broker.broker_name
-            for broker, answer in zip(others, told, strict=True)
+            for broker, answer in zip(others, answers, strict=True)
             if isinstance(answer, CallError)
         ]
         last_id = note.committed_batch_id if note.HasField("committed_batch_id") else None
@@ -274,17 +274,17 @@ def _report(sinks: Mapping[str, Sink], live: Iterable[str]) -> SinkReport:
     noted = [sink for sink in sinks.values() if sink.HasField("home")]
     home = max((sink.home for sink in noted), key=_rank).broker_name if noted else ""
     # Without an answer of the home, others may know batches committed before it became the home.
-    told = sinks.get(home) or max(sinks.values(), key=_progress)
-    committed = told.HasField("batch_id")
+    latest = sinks.get(home) or max(sinks.values(), key=_progress)
+    committed = latest.HasField("batch_id")
     stage_times = [moment_from(s.stage_time) for s in sinks.values() if s.HasField("stage_time")]
     return SinkReport(
-        name=told.query_id,
+        name=latest.query_id,
         topic=next((sink.topic for sink in noted if sink.topic), ""),
         home=home,
         home_is_live=home in live,
-        batch_id=told.batch_id if committed else None,
-        row_count=told.record_count if told.HasField("record_count") else None,
-        commit_time=moment_from(told.commit_time) if committed else None,
+        batch_id=latest.batch_id if committed else None,
+        row_count=latest.record_count if latest.HasField("record_count") else None,
+        commit_time=moment_from(latest.commit_time) if committed else None,
         staged_row_count=sum(sink.staged_record_count for sink in sinks.values()),
         staged_bytes=sum(sink.staged_bytes for sink in sinks.values()),
         stage_time=max(stage_times, default=None),

@@ -182,7 +182,7 @@ class ConsumerLife:
             incarnation=new_incarnation(self.plan.random),
             clock=self.plan.clock,
             call_timeout_s=self.plan.settings.call_timeout_s,
-            on_notice=self._hear,
+            on_notice=self._take_notice,
             on_fatal=self._fail,
             on_turn=self._doubt_routes,
             answers=self._operator_answers,
@@ -219,8 +219,8 @@ class ConsumerLife:
         clock = self.plan.clock
         self._tasks.append(start_task(self.owned.store_loop(), "store-offsets"))
         self._tasks.append(start_task(self.owned.watch_loop(), "watch-queues"))
-        holds = loop_for_ever(self._tell_holds_by_and_by, clock)
-        self._tasks.append(start_task(holds, "tell-holds"))
+        holds = loop_for_ever(self._send_holds_by_and_by, clock)
+        self._tasks.append(start_task(holds, "send-holds"))
         if self.plan.ordered:
             renew = loop_for_ever(self.locks.renew_by_and_by, clock)
             self._tasks.append(start_task(renew, "renew-locks"))
@@ -231,9 +231,9 @@ class ConsumerLife:
         rebalance = loop_for_ever(self._rebalance_when_wanted, clock)
         self._tasks.append(start_task(rebalance, "rebalance"))
 
-    async def _tell_holds_by_and_by(self) -> None:
+    async def _send_holds_by_and_by(self) -> None:
         await self.plan.clock.sleep(HOLDS_LOOK_S)
-        self._attachments.tell_holds()
+        self._attachments.send_holds()
 
     async def assign(self, queues: Iterable[MessageQueue]) -> None:
         """Own exactly these queues, independent of other members of the group.
@@ -386,7 +386,7 @@ class ConsumerLife:
     def _drop(self, queue: MessageQueue) -> None:
         self.owned.drop(queue)
 
-    def _hear(self, broker_name: str, response: AttachResponse) -> None:
+    def _take_notice(self, broker_name: str, response: AttachResponse) -> None:
         kind = response.WhichOneof("content")
         if kind == "accepted":
             self._handovers.accepted(broker_name)

@@ -60,8 +60,8 @@ STILL_LOCKED_REASONS: Final = frozenset({"CONSUMER_OFFSET_RESET", "QUEUE_CUT"})
 ACQUIRE_RETRY_S: Final = 1.0
 """Delay before a broker is asked again for the offset to begin at."""
 
-STORE_FAILURES_TOLD: Final = 3
-"""Offsets that are not stored so often in a row are told as a warning."""
+STORE_FAILURES_WARNED: Final = 3
+"""After so many failures in a row to store offsets, one is logged as a warning."""
 
 
 class OwnedQueues:
@@ -81,8 +81,8 @@ class OwnedQueues:
     ) -> None:
         """Own nothing yet; ``locks`` is None unless queues are consumed in order.
 
-        ``on_lost`` is told that a queue was dropped which may fall to this consumer again,
-        ``on_fatal`` that the group does not let this consumer in any longer.
+        ``on_lost`` is called when a queue was dropped which may fall to this consumer again,
+        ``on_fatal`` when the group does not let this consumer in any longer.
         """
         self.others_left_s: Callable[[], float] = float
         """How long other members may still take to come back to a broker."""
@@ -248,7 +248,9 @@ class OwnedQueues:
         """The broker's advice for a queue, as of when it was taken over."""
         return self._keeping.caution_of(queue)
 
-    async def tell(self, queue: MessageQueue, consumer_offset: int, in_work: InWork) -> None:
+    async def report_in_work(
+        self, queue: MessageQueue, consumer_offset: int, in_work: InWork
+    ) -> None:
         """Report the messages in work to the broker of a queue.
 
         Raises:
@@ -256,14 +258,14 @@ class OwnedQueues:
         """
         broker = self.broker_of(queue)
         position = position_to_store(self._owned.get(queue), consumer_offset)
-        error = await self._keeping.tell(broker, queue, position, in_work)
+        error = await self._keeping.report_in_work(broker, queue, position, in_work)
         if error is not None:
             if error.reason in LOST_REASONS:
                 self.drop(queue, error)
             raise error
 
     async def watch_loop(self) -> None:
-        """Tell of queues that stand still."""
+        """Warn of queues that stand still."""
         watch = StandstillWatch(self._group)
 
         async def look() -> None:
@@ -284,7 +286,7 @@ class OwnedQueues:
             self._store_failures += 1
             # A broker that restarts is away for one turn or two. After that somebody should look:
             # whatever is consumed meanwhile comes again if this consumer ends.
-            level = WARNING if self._store_failures == STORE_FAILURES_TOLD else INFO
+            level = WARNING if self._store_failures == STORE_FAILURES_WARNED else INFO
             logger.log(level, "offsets of group %s are stored later: %s", self._group, error)
             self._failover.note(error, dict.fromkeys(queue.topic for queue in self._owned))
         else:

@@ -244,7 +244,7 @@ class Connections:
             return
         try:
             if self._access.tls is None:
-                expected.check_told(shown)
+                expected.check_stated(shown)
             else:
                 expected.check(shown)
         except ConnectionError:
@@ -385,15 +385,15 @@ _ENDED: Final[dict[str, Statistics]] = {}
 
 def statistics_by_address() -> dict[str, Statistics]:
     """What all clients of this process do and have done; from whichever thread."""
-    told = dict(_ENDED)
+    found = dict(_ENDED)
     for reference in _OF_PROCESS.valuerefs():
         connections = reference()
         if connections is not None:
             for address, channel in tuple(connections._channels.items()):  # noqa: SLF001 - of this module.
-                _add(told, address, channel.statistics())
-    return told
+                _add(found, address, channel.statistics())
+    return found
 
 
-def _add(told: dict[str, Statistics], address: str, more: Statistics) -> None:
-    known = told.get(address)
-    told[address] = more if known is None else known + more
+def _add(found: dict[str, Statistics], address: str, more: Statistics) -> None:
+    known = found.get(address)
+    found[address] = more if known is None else known + more

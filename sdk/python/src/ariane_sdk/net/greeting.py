@@ -72,5 +72,5 @@ class Greeting:
             return
         state = answer.state
         stated = ServerName(state.cluster_name, state.service, state.member_name)
-        self._expected().check_told(stated)
+        self._expected().check_stated(stated)
         self._shown(stated)

@@ -107,7 +107,7 @@ class RangeChunks:
             stream = LivingStream(call, ask, silence_s=self._silence_s)
             try:
                 while (chunk := await stream.next()) is not None:
-                    self._lost.hear(queue, chunk.lost)
+                    self._lost.note(queue, chunk.lost)
                     next_offset = chunk.next_queue_offset
                     backoff = Backoff(REPEAT_S_MIN, REPEAT_S_MAX)
                     progress_s = self._clock.monotonic_s()

@@ -44,7 +44,7 @@ YOUNG_LOOK_S: Final = 1.0
 REFRESH_GAP_S_MIN: Final = 0.2
 """Routing errors come in groups: one refresh of a topic in this time serves them all."""
 
-KEPT_TOLD_MAX: Final = 10
+KEPT_WARNED_MAX: Final = 10
 """So many topics whose routes no name server has any longer are named in warnings, each once."""
 
 RECONSIDER_S_MAX: Final = 0.25
@@ -70,7 +70,7 @@ class Routes:
         self._begun_s: dict[str, float] = {}
         self._background = asyncio.Semaphore(BACKGROUND_QUERIES_AT_ONCE)
         self._kept: set[str] = set()
-        self._silence_told = False
+        self._silence_warned = False
         self._watches: dict[str, asyncio.Task[None]] = {}
         self._confirmations: dict[str, asyncio.Task[None]] = {}
         self._doubts = RouteDoubts(self._look, clock, random)
@@ -226,17 +226,17 @@ class Routes:
                 raise
             # Brokers decide: a name server that has just started knows no topics, and brokers
             # refuse a deleted topic themselves.
-            self._tell_kept(topic, error)
+            self._log_kept(topic, error)
             return known
 
-    def _tell_kept(self, topic: str, error: CallError) -> None:
+    def _log_kept(self, topic: str, error: CallError) -> None:
         """Log that a route is kept: once a topic, and once while no name server answers."""
         if isinstance(error, RouteNotFound):
-            told = topic in self._kept or len(self._kept) >= KEPT_TOLD_MAX
+            warned = topic in self._kept or len(self._kept) >= KEPT_WARNED_MAX
             self._kept.add(topic)
         else:
-            told, self._silence_told = self._silence_told, True
-        level = logging.INFO if told else logging.WARNING
+            warned, self._silence_warned = self._silence_warned, True
+        level = logging.INFO if warned else logging.WARNING
         logger.log(level, "the route of %s is kept as it was: %s", topic, error)
 
     async def settle_groups(self, topic: str) -> Route:
@@ -283,11 +283,11 @@ class Routes:
         try:
             route = await self._name_servers.get_route(topic)
         except RouteNotFound:
-            self._silence_told = False
+            self._silence_warned = False
             raise
         finally:
             self._asked_s[topic] = self._clock.monotonic_s()
-        self._silence_told = False
+        self._silence_warned = False
         self._move(route.places)
         if topic == TEMPLATE_TOPIC:
             # It stands for topics that are yet to be created, and is no topic in use.
@@ -375,8 +375,8 @@ def exists_perhaps(error: RouteNotFound) -> bool:
     It does not if a name server that would know it, or all of them, deny it: one that has just
     started has kept the orders of queues that it knew before.
     """
-    told = error.metadata.keys()
-    return "queue_order" in told or {"warming_up", "unreachable"} <= told
+    fields = error.metadata.keys()
+    return "queue_order" in fields or {"warming_up", "unreachable"} <= fields
 
 
 def broker_of(routes: Routes, queue: MessageQueue) -> BrokerRoute:

@@ -59,15 +59,15 @@ async def test_a_row_that_comes_again_overtakes_none_that_is_repeated_in_its_que
     sender, calls = line
     repeated, fresh = numbered(QUEUE), row_for(QUEUE, pinned=pinned)
     moved, elsewhere = row_for(QUEUE), row_for(OTHER_QUEUE)
-    sender.rows.add(fresh)
-    sender.rows.add_again([repeated])
+    sender.accumulator.add(fresh)
+    sender.accumulator.add_again([repeated])
     # Refused in another call, or by another broker, they come here after it.
-    sender.rows.add_again([moved, elsewhere])
+    sender.accumulator.add_again([moved, elsewhere])
     await asyncio.sleep(0)
     assert calls == [[elsewhere]]
 
     repeated.not_before_s = 0.0
-    sender.rows.add_again([])
+    sender.accumulator.add_again([])
     await asyncio.sleep(0)
     assert calls == [[elsewhere], [repeated]]
 
@@ -75,8 +75,8 @@ async def test_a_row_that_comes_again_overtakes_none_that_is_repeated_in_its_que
 async def test_movable_rows_are_repeated_before_newer_rows(line):
     sender, calls = line
     fresh, again = row_for(QUEUE), [row_for(QUEUE), row_for(OTHER_QUEUE)]
-    sender.rows.add(fresh)
-    sender.rows.add_again(again)
+    sender.accumulator.add(fresh)
+    sender.accumulator.add_again(again)
     await asyncio.sleep(0)
     assert calls == [again]
 

@@ -75,7 +75,7 @@ class Mixture:
             choose_other = None if pinned else lambda _: next(topic.queues)
             row = Row(queue, topic.properties, choose_other=choose_other, sequenced=True)
             self.added_at[row] = self.call_count
-            self.sender.rows.add(row)
+            self.sender.accumulator.add(row)
             if pinned:
                 topic.pinned[queue] = row
             else:
@@ -123,7 +123,7 @@ class Mixture:
         done = sum(each for _, _, each in rows) - sum(row.count for row in again)
         self.stored += done
         if again:
-            self.sender.rows.add_again(again)
+            self.sender.accumulator.add_again(again)
         call.over(call)
         return done
 

@@ -110,7 +110,7 @@ class ConsumeCounts:
     def facts(self) -> Mapping[str, str]:
         """All of it, in words of operators."""
         now_s = self._monotonic_s()
-        told: dict[str, str] = {}
+        facts: dict[str, str] = {}
         for name, topic in sorted(self._topics.items()):
             topic.turn(now_s)
             span_s = max(now_s - topic.first_s, 1e-3)
@@ -118,13 +118,13 @@ class ConsumeCounts:
             done_count = sum(each.done_count for each in recent)
             failed_count = sum(each.failed_count for each in recent)
             busy_s = sum(each.busy_s for each in recent)
-            told |= {
-                f"consumed.{name}.done": str(topic.earlier.done_count + topic.now.done_count),
-                f"consumed.{name}.failed": str(topic.earlier.failed_count + topic.now.failed_count),
+            facts |= {
+                f"consumed.{name}.done": str(topic.total.done_count),
+                f"consumed.{name}.failed": str(topic.total.failed_count),
                 f"consumed.{name}.done_per_second": f"{done_count / span_s:.2f}",
                 f"consumed.{name}.failed_per_second": f"{failed_count / span_s:.2f}",
             }
             if done_count + failed_count:
                 mean_ms = busy_s / (done_count + failed_count) * 1000
-                told[f"consumed.{name}.milliseconds_each"] = f"{mean_ms:.3f}"
-        return told
+                facts[f"consumed.{name}.milliseconds_each"] = f"{mean_ms:.3f}"
+        return facts

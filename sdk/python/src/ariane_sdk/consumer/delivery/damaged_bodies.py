@@ -49,7 +49,7 @@ class DamagedBodies:
         if not damage.messages:
             return True
         if self._returns is None:
-            self._tell(queue, damage, "passed over")
+            self._log(queue, damage, "passed over")
             return True
         failed = FailedMessages(damage.messages, f"BodyDamaged: {damage}", rejected=True)
         left = await self._returns.send_back(
@@ -57,10 +57,10 @@ class DamagedBodies:
         )
         if left:
             return False
-        self._tell(queue, damage, "now dead letters")
+        self._log(queue, damage, "now dead letters")
         return True
 
-    def _tell(self, queue: MessageQueue, damage: BodiesDamaged, fate: str) -> None:
+    def _log(self, queue: MessageQueue, damage: BodiesDamaged, fate: str) -> None:
         offsets = [message.queue_offset for message in damage.messages]
         logger.warning(
             "%s of %s with a body that cannot be read %s %s: at %s: %s",

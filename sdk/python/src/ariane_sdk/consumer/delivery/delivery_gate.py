@@ -32,12 +32,12 @@ class DeliveryGate:
         finally:
             self._waiting_alone -= 1
             if not self._alone:
-                self._tell()  # Cancelled: later deliveries need not wait any longer.
+                self._wake()  # Cancelled: later deliveries need not wait any longer.
         try:
             yield
         finally:
             self._alone = False
-            self._tell()
+            self._wake()
 
     def enter_now(self) -> bool:
         """Begin a shared delivery, until ``leave``, if none is alone or waits to be."""
@@ -55,9 +55,9 @@ class DeliveryGate:
         """End a shared delivery."""
         self._sharing -= 1
         if self._waiting_alone and not self._sharing:
-            self._tell()
+            self._wake()
 
-    def _tell(self) -> None:
+    def _wake(self) -> None:
         """Wake all waiting deliveries."""
         self._changed.set()
         self._changed = asyncio.Event()

@@ -76,7 +76,7 @@ class ListenerFailures:
     def __init__(self) -> None:
         self._known: set[tuple[type[Exception], str, int]] = set()
 
-    def tell(
+    def log(
         self,
         queue: MessageQueue,
         delivered: Sequence[ReceivedMessage],

@@ -23,14 +23,14 @@ from ariane_sdk.message import ReceivedMessage
 from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.runtime.log import logger
 
-TELL_DELAY_S: Final = 1.0
+REPORT_DELAY_S: Final = 1.0
 """Delay before a failed report to a broker is repeated."""
 
-TELLS_MAX: Final = 3
+REPORTS_MAX: Final = 3
 """The most reports that a message is done."""
 
 
-class TellBroker(Protocol):
+class ReportInWork(Protocol):
     """Reports the messages in work to the broker of a queue."""
 
     async def __call__(self, queue: MessageQueue, consumer_offset: int, in_work: InWork, /) -> None:
@@ -49,15 +49,15 @@ class DeliveryCare(NamedTuple):
     """Shared by the queues of the consumer; None if no care is taken."""
     caution: Caution
     """The broker's advice for the queue."""
-    tell: TellBroker
+    report: ReportInWork
     """Reports the messages in work to the broker."""
 
 
-async def _tell_nobody(_queue: MessageQueue, _consumer_offset: int, _in_work: InWork, /) -> None:
+async def _report_nothing(_queue: MessageQueue, _consumer_offset: int, _in_work: InWork, /) -> None:
     pass
 
 
-CARELESS: Final = DeliveryCare(None, NO_CAUTION, _tell_nobody)
+NO_CARE: Final = DeliveryCare(None, NO_CAUTION, _report_nothing)
 
 
 class GivenUpError(Exception):
@@ -83,7 +83,7 @@ class HandOut:
         # A gate of its own has no effect: without suspects it never closes.
         self._gate = care.gate or DeliveryGate()
         self._caution = care.caution
-        self._tell = care.tell
+        self._report = care.report
         self._is_released = is_released
         self._comes_back = queue.topic.startswith(RETRY_PREFIX)
         self._moved = asyncio.Event()
@@ -118,8 +118,8 @@ class HandOut:
             await self._give_alone(messages)
             return
         if first_offset < self._caution.watched_end:
-            while not await self._tell_first(InWork(self._window.taken_end)):  # noqa: ASYNC110 - tried again
-                await asyncio.sleep(TELL_DELAY_S)
+            while not await self._report_first(InWork(self._window.taken_end)):  # noqa: ASYNC110 - tried again
+                await asyncio.sleep(REPORT_DELAY_S)
         await self.give_freely(messages)
 
     async def give_freely(self, messages: Sequence[ReceivedMessage]) -> None:
@@ -150,21 +150,21 @@ class HandOut:
             self._check_owned()
         while True:
             async with self._gate.alone():
-                if await self._tell_first(InWork(queue_offset + 1, alone=True)):
-                    await self._deliver_told(messages)
+                if await self._report_first(InWork(queue_offset + 1, alone=True)):
+                    await self._deliver_alone(messages)
                     return
             # Outside the gate, so that other queues go on while the broker is away.
-            await asyncio.sleep(TELL_DELAY_S)
+            await asyncio.sleep(REPORT_DELAY_S)
 
-    async def _deliver_told(self, messages: Sequence[ReceivedMessage]) -> None:
+    async def _deliver_alone(self, messages: Sequence[ReceivedMessage]) -> None:
         done_offset = messages[0].queue_offset
         try:
             await self._deliver(messages)
             done_offset += 1
         finally:
-            await self._tell_done(done_offset)
+            await self._report_done(done_offset)
 
-    async def _tell_first(self, in_work: InWork) -> bool:
+    async def _report_first(self, in_work: InWork) -> bool:
         """Report the next messages in work; return whether the broker received that.
 
         Raises:
@@ -172,18 +172,18 @@ class HandOut:
         """
         self._check_owned()
         try:
-            await self._tell(self._queue, self._window.consumer_offset, in_work)
+            await self._report(self._queue, self._window.consumer_offset, in_work)
         except CallError as error:
             logger.info("%s waits until its broker hears of it: %s", self._queue, error)
             return False
         self._check_owned()
         return True
 
-    async def _tell_done(self, done_offset: int) -> None:
+    async def _report_done(self, done_offset: int) -> None:
         """Report to the broker that this message did not kill the consumer."""
-        for _ in range(TELLS_MAX):
+        for _ in range(REPORTS_MAX):
             try:
-                await self._tell(self._queue, done_offset, InWork(done_offset))
+                await self._report(self._queue, done_offset, InWork(done_offset))
             except CallError as error:
                 logger.warning(
                     "the broker of %s still takes message %d to be in work: %s",
@@ -193,7 +193,7 @@ class HandOut:
                 )
                 if self._is_released():
                     return
-                await asyncio.sleep(TELL_DELAY_S)
+                await asyncio.sleep(REPORT_DELAY_S)
             else:
                 return
 

@@ -198,10 +198,10 @@ def _refused(
         _log_failure(queue, messages, CallError(trouble, outcome_unknown=True))
         return messages
     refused = []
-    for message, said in zip(messages, answer.messages, strict=True):
-        if said.HasField("error"):
+    for message, outcome in zip(messages, answer.messages, strict=True):
+        if outcome.HasField("error"):
             refused.append(message)
-            _log_failure(queue, [message], error_from_status(said.error, peer=peer))
+            _log_failure(queue, [message], error_from_status(outcome.error, peer=peer))
     return refused
 
 

@@ -13,7 +13,7 @@ from ariane_sdk.consumer.delivery.failed_messages import (
     failed_messages,
     restore_topics,
 )
-from ariane_sdk.consumer.delivery.hand_out import CARELESS, DeliveryCare, GivenUpError
+from ariane_sdk.consumer.delivery.hand_out import NO_CARE, DeliveryCare, GivenUpError
 from ariane_sdk.consumer.delivery.message_returns import EXHAUSTED, REJECTED, MessageReturns
 from ariane_sdk.consumer.delivery.queue_work import ListenerParts, QueueWork
 from ariane_sdk.consumer.delivery.window import Delivery
@@ -49,7 +49,7 @@ class OrderedQueueWork(QueueWork):
         *,
         on_room: Callable[[], None],
         returns: MessageReturns,
-        care: DeliveryCare = CARELESS,
+        care: DeliveryCare = NO_CARE,
         locks: QueueLocks,
     ) -> None:
         """Own a locked queue from now on; the rest as ``QueueWork``.
@@ -141,7 +141,7 @@ class OrderedQueueWork(QueueWork):
         except Exception as error:  # noqa: BLE001 - any error of a listener means "not done".
             failed = failed_messages(batch, error)
             if failed.hold is None:
-                self._failures.tell(self.queue, batch, failed.messages, error)
+                self._failures.log(self.queue, batch, failed.messages, error)
             return failed
         return None
 

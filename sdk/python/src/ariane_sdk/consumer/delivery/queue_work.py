@@ -25,7 +25,7 @@ from ariane_sdk.consumer.delivery.failed_messages import (
     failed_messages,
     restore_topics,
 )
-from ariane_sdk.consumer.delivery.hand_out import CARELESS, DeliveryCare, GivenUpError, HandOut
+from ariane_sdk.consumer.delivery.hand_out import NO_CARE, DeliveryCare, GivenUpError, HandOut
 from ariane_sdk.consumer.delivery.holding import Holding
 from ariane_sdk.consumer.delivery.message_returns import REJECTED, MessageReturns
 from ariane_sdk.consumer.delivery.passing_over import PassingOver
@@ -64,7 +64,7 @@ class ListenerParts:
     after_batch: Callable[[MessageQueue], Awaitable[None]] | None = None
     """Awaited with the queue after each batch; None: nothing is."""
     failures: ListenerFailures = field(default_factory=ListenerFailures)
-    """Tells of the listener's failures."""
+    """Logs the listener's failures."""
 
 
 class QueueWork:
@@ -92,7 +92,7 @@ class QueueWork:
         *,
         on_room: Callable[[], None],
         returns: MessageReturns | PassingOver | None = None,
-        care: DeliveryCare = CARELESS,
+        care: DeliveryCare = NO_CARE,
     ) -> None:
         """Own a queue from now on, and consume it from ``begin_offset``.
 
@@ -305,7 +305,7 @@ class QueueWork:
                 self._hold_by(failed.hold)
                 left = failed.messages
             else:
-                self._failures.tell(self.queue, left, failed.messages, error)
+                self._failures.log(self.queue, left, failed.messages, error)
                 named = failed.named or failed.rejected
                 if len(left) > 1 and not named and self._goes_on_singly(tries):
                     return await self._listen_one_by_one(left, tries)

@@ -1,4 +1,4 @@
-"""Tells of queues that stand still: messages are there, and none is finished for a long time.
+"""Warns of queues that stand still: messages are there, and none is finished for a long time.
 
 The cause is mostly a listener that waits for something. A member whose queue stands still keeps
 sending heartbeats, so no other member takes the queue over, and without this nobody would know.
@@ -20,7 +20,7 @@ from ariane_sdk.runtime.log import logger
 class _Seen(NamedTuple):
     progress: tuple[int, float | None]
     since_s: float
-    tell_after_s: float
+    warn_after_s: float
 
 
 class StandstillWatch:
@@ -32,7 +32,7 @@ class StandstillWatch:
         self._seen: dict[MessageQueue, _Seen] = {}
 
     def look(self, queues: Iterable[OwnedQueue], now_s: float) -> None:
-        """Compare each queue with the look before, and tell of those that stand still.
+        """Compare each queue with the look before, and warn of those that stand still.
 
         Args:
             queues: The queues that the consumer has now.
@@ -49,10 +49,10 @@ class StandstillWatch:
             seen = before.get(owned.queue)
             if seen is None or seen.progress != progress:
                 seen = _Seen(progress, now_s, STANDSTILL_S)
-            elif now_s - seen.since_s >= seen.tell_after_s:
+            elif now_s - seen.since_s >= seen.warn_after_s:
                 if hold is not None:
-                    self._tell_hold(owned.queue, hold, now_s - seen.since_s)
-                    self._seen[owned.queue] = seen._replace(tell_after_s=2 * seen.tell_after_s)
+                    self._log_hold(owned.queue, hold, now_s - seen.since_s)
+                    self._seen[owned.queue] = seen._replace(warn_after_s=2 * seen.warn_after_s)
                     continue
                 logger.warning(
                     "%s of group %s: no progress for %.0f s; the application has %s,"
@@ -65,10 +65,10 @@ class StandstillWatch:
                     owned.waiting_count,
                     self._group,
                 )
-                seen = seen._replace(tell_after_s=2 * seen.tell_after_s)
+                seen = seen._replace(warn_after_s=2 * seen.warn_after_s)
             self._seen[owned.queue] = seen
 
-    def _tell_hold(self, queue: MessageQueue, hold: Hold, still_s: float) -> None:
+    def _log_hold(self, queue: MessageQueue, hold: Hold, still_s: float) -> None:
         logger.warning(
             "%s of group %s waits for %.0f s for message %d, which has failed %d times, and all"
             " messages behind it wait (ariane group retry %s --ordered-attempts N gives up after"

@@ -41,13 +41,9 @@ class Attachments:
         answers: OperatorAnswers,
         holds: Callable[[str], Sequence[QueueHold]] = lambda _broker_name: (),
     ) -> None:
-        """``on_fatal`` is called when the group will never admit this member.
-
-        ``on_turn`` is called when a broker may be gone, or may have a new address. ``holds``
-        returns what is not handed out of a broker's queues. ``incarnation``: see ``Attachment``.
-        """
+        """Attach to no broker yet; arguments as of ``Attachment``, for each broker."""
         self.membership = membership
-        """The membership that brokers have of it."""
+        """The membership that was reported to brokers last."""
         self._connections = connections
         self._client_id = client_id
         self._incarnation = incarnation
@@ -66,10 +62,10 @@ class Attachments:
         """The brokers that the member is, or tries to be, attached to."""
         return self._by_broker.keys()
 
-    def tell_holds(self) -> None:
+    def send_holds(self) -> None:
         """Report what is not handed out to each broker for which that has changed."""
         for attachment in self._by_broker.values():
-            attachment.tell_holds()
+            attachment.send_holds()
 
     def follow(self, routes: Iterable[Route]) -> None:
         """Attach to the brokers of these routes, and leave brokers that are in none, or moved.

@@ -162,10 +162,10 @@ class GroupStart:
         now_s = self._clock.monotonic_s()
         since_s = self._doubted_s.setdefault(topic, now_s)
         if now_s - since_s < AWAY_WAIT_S:
-            told = f"whether the group is new to {topic} is not known while {away} is away"
+            text = f"whether the group is new to {topic} is not known while {away} is away"
             if now_s == since_s:
-                logger.warning("%s; waiting for up to %.0f s", told, AWAY_WAIT_S)
-            raise ServiceUnavailable(told, retriable=True)
+                logger.warning("%s; waiting for up to %.0f s", text, AWAY_WAIT_S)
+            raise ServiceUnavailable(text, retriable=True)
         logger.warning(
             "the group may have consumed %s at %s, which does not come back: where it has no offset"
             " it begins at the first message",

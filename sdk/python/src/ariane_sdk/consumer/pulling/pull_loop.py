@@ -433,7 +433,7 @@ class PullLoop:
     def _take_messages_in(self, owned: OwnedQueue, pulled: PulledRecords) -> BodiesDamaged | None:
         begin = owned.window.next_pull_offset
         try:
-            self._lost.hear(owned.queue, pulled.head.lost)
+            self._lost.note(owned.queue, pulled.head.lost)
             if pulled.message_count:
                 self._fill(owned, pulled)
             else:

@@ -155,7 +155,7 @@ class ReceiveCalls:
         for queue in queues:
             head = queue.head
             at = MessageQueue(head.topic, broker.broker_name, head.queue_id)
-            self._lost.hear(at, head.lost)
+            self._lost.note(at, head.lost)
         return Answer(broker.broker_name, address, queues, held_until_s)
 
     async def settle(

@@ -126,7 +126,7 @@ class Row:
     """The messages of a row that came encoded and is stored."""
     error: SendError | None = field(init=False, default=None)
     """Why the row failed."""
-    sent_in: tuple[str, ...] = field(init=False, default=())
+    trace_parents: tuple[str, ...] = field(init=False, default=())
     """Sampled spans in which messages were sent, as W3C trace contexts; not all of them."""
     _done: asyncio.Future[None] | None = field(init=False, default=None)
     _cut: Row | None = field(init=False, default=None)
@@ -223,7 +223,7 @@ class Row:
             kind=self.kind,
             demand=self.demand,
         )
-        first.deadline_s, first.sent_in = self.deadline_s, self.sent_in
+        first.deadline_s, first.trace_parents = self.deadline_s, self.trace_parents
         first._replace(self.messages[:count])
         self._replace(self.messages[count:])
         self.queue = queue

@@ -190,7 +190,7 @@ class ColumnsIntake:
         *,
         learn_info: Callable[[bool], Awaitable[TopicInfo]],
         timeout_s: float | None,
-        sent_in: tuple[str, ...] = (),
+        trace_parents: tuple[str, ...] = (),
     ) -> pa.Table:
         """Check a whole table, then send it, and wait for the outcomes of its rows.
 
@@ -200,8 +200,8 @@ class ColumnsIntake:
             learn_info: Gives what is known of the topic once its route is known; its argument tells
                 whether rows have message groups.
             timeout_s: Time for the whole table; ``None``: ``send_timeout_s`` for each row.
-            sent_in: The sampled span in which the table is sent, as a W3C trace context, which
-                brokers receive.
+            trace_parents: The sampled span in which the table is sent, as a W3C trace context,
+                which brokers receive.
 
         Raises:
             ColumnIllegal: A column or row breaks a rule; nothing was sent.
@@ -231,7 +231,7 @@ class ColumnsIntake:
                         yield WholeRow(encode, piece.queue, piece.delivery_times_ms)
 
         sent = await self._whole_rows.send_all(
-            info, divided, deadline_s=deadline_s, sent_in=sent_in
+            info, divided, deadline_s=deadline_s, trace_parents=trace_parents
         )
         for row, numbers in zip(sent, rows, strict=True):
             if isinstance(row, Row):

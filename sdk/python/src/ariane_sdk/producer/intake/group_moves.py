@@ -32,7 +32,7 @@ from ariane_sdk.routing.route import Route
 PlaceAnew: TypeAlias = Callable[
     [TopicInfo, Message, SendOptions, "asyncio.Future[SendResult]"], Row
 ]
-"""Puts a checked message into the open row of its group's queue; returns the row's queue."""
+"""Puts a checked message into the open row of its group's queue, and returns the row."""
 
 
 class GroupMoves:
@@ -41,7 +41,7 @@ class GroupMoves:
     def __init__(self, sending: Sending, place_anew: PlaceAnew) -> None:
         self._sending = sending
         self._place_anew = place_anew
-        # For each topic the one row that it waits for, and the route: rows that land meanwhile
+        # For each topic the one row that it waits for, and the route: calls that end meanwhile
         # cost one comparison, and no search through everything in flight.
         self._awaited: dict[str, tuple[Row, Route | None]] = {}
 
@@ -52,7 +52,7 @@ class GroupMoves:
         self._move(info)
 
     def take_over(self, info: TopicInfo, row: Row) -> bool:
-        """Move a row that was refused, or keep it until others in flight have landed.
+        """Move a row that was refused, or keep it until the calls with others have ended.
 
         Returns:
             Whether the row's queue is lost; for other rows the caller decides.
@@ -73,14 +73,14 @@ class GroupMoves:
         grouped = [row for row in self._sending.unsettled.of_topic(info.topic) if row.grouped]
         without_queue = [row for row in grouped if _has_lost_queue(row, info.route)]
         self._sending.release(set(grouped).difference(without_queue))
-        # The row sent last mostly lands last.
+        # The call that was sent last mostly ends last.
         awaited = next(filter(_may_be_stored, reversed(without_queue)), None)
         if awaited is not None:
             self._awaited[info.topic] = awaited, info.route
-            self._sending.unsettled.await_landing(info.topic, partial(self._look_again, info))
+            self._sending.unsettled.on_call_end(info.topic, partial(self._look_again, info))
             return
         self._awaited.pop(info.topic, None)
-        self._sending.unsettled.await_landing(info.topic, None)
+        self._sending.unsettled.on_call_end(info.topic, None)
         info.follow_groups()
         if without_queue:
             self._sending.take_out(without_queue)

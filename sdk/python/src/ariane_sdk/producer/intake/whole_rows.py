@@ -116,7 +116,7 @@ class WholeRows:
         divided: Callable[[int], Iterable[WholeRow]],
         *,
         deadline_s: float = float("inf"),
-        sent_in: tuple[str, ...] = (),
+        trace_parents: tuple[str, ...] = (),
     ) -> list[Row | ArianeError]:
         """Send many messages, and wait until all rows are settled.
 
@@ -125,7 +125,7 @@ class WholeRows:
             divided: Divides them into rows, given the number of messages that each queue gets at
                 least; 0 if one queue gets all of a call.
             deadline_s: When to give up, by the monotonic clock, if sooner than usual.
-            sent_in: The sampled spans in which they are sent, as W3C trace contexts.
+            trace_parents: The sampled spans in which they are sent, as W3C trace contexts.
 
         Returns:
             Each row, or why it was not sent.
@@ -141,7 +141,7 @@ class WholeRows:
             for messages in divided(self._parts.settings.spread_count if is_spread else 0):
                 await backpressure.wait(taken_bytes)
                 try:
-                    row = self._send(info, messages, deadline_s, sent_in)
+                    row = self._send(info, messages, deadline_s, trace_parents)
                 except ArianeError as error:
                     sent.append(error)
                 else:
@@ -156,7 +156,7 @@ class WholeRows:
         return sent
 
     def _send(
-        self, info: TopicInfo, messages: WholeRow, deadline_s: float, sent_in: tuple[str, ...]
+        self, info: TopicInfo, messages: WholeRow, deadline_s: float, trace_parents: tuple[str, ...]
     ) -> Row:
         """Send messages as one row.
 
@@ -171,7 +171,7 @@ class WholeRows:
         table, unique_ids = messages.encode()
         row = self._open_rows.whole(info, messages.queue, AT_ONCE if times_ms is None else AT_TIMES)
         row.take_encoded(table, unique_ids, times_ms)
-        row.sent_in = sent_in
+        row.trace_parents = trace_parents
         self._parts.unsettled.size_bytes += row.size_bytes
         self._sending.add(row)
         row.deadline_s = min(row.deadline_s, deadline_s)

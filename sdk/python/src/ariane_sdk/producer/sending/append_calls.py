@@ -116,7 +116,7 @@ class AppendCalls:
             unique_ids = self._unique_ids.next_ids(sum([len(row.messages) for row in fresh]))
             encoded = _encoded_rows(fresh, unique_ids)
         call.sent = SentRows(rows, encoded, unique_ids)
-        traced = any(row.sent_in for row in rows)
+        traced = any(row.trace_parents for row in rows)
         trace_parents = trace_parents_of(rows) if traced else ()
         return table_request(rows, tables, encoded, trace_parents)
 

@@ -71,7 +71,7 @@ class Repeats:
         """
         if lost:
             self._parts.latencies.failed(broker_name)
-            given_up = self._senders[broker_name].rows.give_up_movable()
+            given_up = self._senders[broker_name].accumulator.give_up_movable()
             given_up = [row for row in given_up if row in self._unsettled]
             # A row that waits for its next round has chosen this broker knowing its refusals.
             self._add_again(
@@ -85,7 +85,7 @@ class Repeats:
         # Rows that were taken out meanwhile have moved to other queues.
         again = [row for row, error in refused if self._is_repeated(broker_name, row, error)]
         self._add_again(row for row in again if row in self._unsettled)
-        self._unsettled.notify_landed(dict.fromkeys(row.topic for row, _ in refused))
+        self._unsettled.notify_call_end(dict.fromkeys(row.topic for row, _ in refused))
 
     def _is_repeated(self, broker_name: str, row: Row, error: CallError) -> bool:
         """Whether a row is sent again. If not, it fails or was taken over."""
@@ -111,7 +111,7 @@ class Repeats:
             # Later rows of the queue wait until this one is taken out or released.
             self._unsettled.held.add(row)
             row.not_before_s = row.deadline_s
-            self._senders[row.queue.broker_name].rows.add_again([row])
+            self._senders[row.queue.broker_name].accumulator.add_again([row])
         return True
 
     def _may_repeat(self, row: Row, error: CallError) -> bool:
@@ -160,7 +160,7 @@ class Repeats:
         for row in rows:
             of_brokers.setdefault(row.queue.broker_name, []).append(row)
         for broker_name, own in of_brokers.items():
-            self._senders[broker_name].rows.add_again(own)
+            self._senders[broker_name].accumulator.add_again(own)
 
     def _redirect(self, row: Row, error: CallError) -> bool:
         """Send a refused row to another broker, let it wait for its next round, or fail it.

@@ -8,10 +8,10 @@ The rule, for small messages:
    work in turn. So that is then sent in two halves, and the broker works on one while the client
    makes the other.
 3. Beside one call in flight another is sent as soon as half as much waits for it.
-4. A second call must be worth its price: it has 16 messages a row, or each topic gets more and
-   smaller rows; or it has so many rows of one message that they hardly get smaller. And where each
-   answer waits for the disk or a replica there is none: two calls would wait for twice as many
-   flushes.
+4. A second call must be worth its price. Either its rows have 16 messages on average: with fewer,
+   each topic would get more and smaller rows. Or it has 48 messages or more that are nearly all
+   alone in their rows: these cannot become smaller. Where each answer waits for the disk or a
+   replica, there is no second call: two would wait for twice as many flushes.
 
 Where 256 KiB wait, the bytes are the main cost: such calls are sent beside one another, and twice
 as many go in two halves.
@@ -38,18 +38,17 @@ LARGE_CALL_BYTES: Final = 256 << 10
 SMALL_CALLS_MAX: Final = 2
 """Small calls at the same time: one that the broker works on, and one that is made meanwhile."""
 
-ROW_COUNT_MIN: Final = 16
-"""In rows of so many messages each, a second call is worth its price."""
-
+ROW_MESSAGES_MIN: Final = 16
+"""A second call is worth its price with so many messages in each row, on average."""
 
 SINGLES_MIN: Final = 48
-"""So many rows of a message each, or little more, are worth a second call, too. Without it client
-and broker work in turn, where many topics have a message each under way."""
+"""So many messages that are nearly all alone in their rows are worth a second call, too. Without it
+client and broker work in turn where many topics have a message each under way."""
 
 
 def is_worth_a_call(count: int, row_count: int) -> bool:
     """Whether so many messages in so many rows are worth a second call beside the first."""
-    return count >= ROW_COUNT_MIN * max(1, row_count) or SINGLES_MIN <= count < 2 * row_count
+    return count >= ROW_MESSAGES_MIN * max(1, row_count) or SINGLES_MIN <= count < 2 * row_count
 
 
 @dataclass(slots=True, eq=False)
@@ -115,11 +114,8 @@ class Sender:
         self._calls_max = settings.calls_in_flight_max
         self._large_calls_max = settings.large_calls_in_flight_max
         self._loop = asyncio.get_running_loop()
-        self.rows = Accumulator(
-            self.send_soon,
-            request_bytes_max=settings.request_bytes_max,
-        )
-        """The accumulator."""
+        self.accumulator = Accumulator(self.send_soon, request_bytes_max=settings.request_bytes_max)
+        """The rows that wait for the broker."""
         self._queues_in_flight: set[MessageQueue] = set()
         self._calls_in_flight = 0
         self._in_step = False
@@ -148,12 +144,12 @@ class Sender:
 
     def _send_waiting(self) -> None:
         self._sending_soon = None
-        while self.rows:
+        while self.accumulator:
             count_max = self._count_of_next_call()
             if not count_max:
                 return
             now_s = self._clock.monotonic_s()
-            taken = self.rows.take(count_max, self._queues_in_flight, now_s)
+            taken = self.accumulator.take(count_max, self._queues_in_flight, now_s)
             self._wake_up_at(taken.next_s, now_s)
             if not taken.rows:
                 return
@@ -165,9 +161,9 @@ class Sender:
             return 0
         overlaps = self._large_calls_max >= SMALL_CALLS_MAX and not self.answers_late
         if self.idle:
-            many = self._in_step or len(self.rows) > 1
-            return self._half() if many and overlaps and not self._calls_in_flight else EVERYTHING
-        waiting = self.rows.waiting(self._queues_in_flight)
+            halves = overlaps and self._in_step and not self._calls_in_flight
+            return self._half() if halves else EVERYTHING
+        waiting = self.accumulator.waiting(self._queues_in_flight)
         if waiting.size_bytes >= LARGE_CALL_BYTES or (
             overlaps
             and self._calls_in_flight < SMALL_CALLS_MAX
@@ -178,8 +174,8 @@ class Sender:
         return 0
 
     def _half(self) -> int:
-        """Half of the messages that wait, if client and broker share the work so; else all."""
-        waiting = self.rows.waiting(frozenset())
+        """Half of the messages that wait, if that is worth a call; else all."""
+        waiting = self.accumulator.waiting(frozenset())
         half = (waiting.message_count + 1) // 2
         if self._in_step:
             is_cut = is_worth_a_call(half, waiting.row_count // 2)
@@ -211,8 +207,8 @@ class Sender:
         self._calls_in_flight -= 1
         self.rows.in_flight_count -= call.count
         # Whether everybody has waited for this one answer.
-        everybody = not self._calls_in_flight and not self.rows
-        self._in_step = everybody and call.count >= ROW_COUNT_MIN
+        everybody = not self._calls_in_flight and not self.accumulator
+        self._in_step = everybody and call.count >= ROW_MESSAGES_MIN
         self._queues_in_flight -= call.queues
         if call.answers_late is not None:
             self.answers_late = call.answers_late

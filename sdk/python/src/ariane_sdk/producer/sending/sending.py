@@ -24,7 +24,7 @@ class Sending:
         parts.routes.on_change(self._follow)
         self.senders = ByBroker(self._new_sender)
         """The sender of each broker."""
-        self.accumulators = ByBroker(lambda broker_name: self.senders[broker_name].rows)
+        self.accumulators = ByBroker(lambda broker_name: self.senders[broker_name].accumulator)
         """The accumulator of each."""
         self._repeats = Repeats(parts, self.senders)
         self.is_welcome = self._repeats.is_welcome
@@ -43,7 +43,7 @@ class Sending:
     def take_out(self, rows: Sequence[Row]) -> None:
         """Stop sending rows, none of them in flight: their messages move to other rows."""
         for sender in self.senders.values():
-            sender.rows.take_out(set(rows))
+            sender.accumulator.take_out(set(rows))
         for row in rows:
             self.unsettled.forget(row)
 

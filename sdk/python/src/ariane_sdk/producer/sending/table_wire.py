@@ -5,7 +5,7 @@ here they are copied once, when all parts of the request are joined. The pieces 
 encoded come together only then.
 
 Of the spans in which the messages were sent, brokers that trace appends get the sampled ones: the
-others are recorded nowhere. Messages without properties are skipped without a look.
+others are recorded nowhere.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 from itertools import accumulate, islice
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,9 +41,6 @@ from ariane_sdk.message import AcknowledgedLevel, Message
 from ariane_sdk.net.status import error_from_status
 from ariane_sdk.producer.accumulator.row import Row
 from ariane_sdk.producer.accumulator.send_results import StoredRow
-
-if TYPE_CHECKING:
-    from ariane_sdk.producer.accumulator.row import Row
 
 _TABLE: Final = length_tag(AppendRecordsRequest.TABLE_FIELD_NUMBER)
 _TABLE_RECORDS: Final = length_tag(AppendRecordsRequest.TABLE_RECORDS_FIELD_NUMBER)
@@ -291,8 +288,9 @@ def _places(result: AppendTableResult, row_count: int, record_count: int) -> _Pl
 SPANS_MAX: Final = 16
 """The most spans of one call that are sent to a broker."""
 
-_LENGTH: Final = 55
+_TRACE_PARENT_LENGTH: Final = 55
 _SAMPLED_DIGITS: Final = "13579bdf"
+"""The last digit of a trace context whose lowest bit, "sampled", is set."""
 
 
 def note_span(row: Row, message: Message) -> None:
@@ -300,16 +298,16 @@ def note_span(row: Row, message: Message) -> None:
     trace_parent = message.properties.get(TRACE_PARENT)
     if (
         trace_parent
-        and len(trace_parent) == _LENGTH
+        and len(trace_parent) == _TRACE_PARENT_LENGTH
         and trace_parent[-1] in _SAMPLED_DIGITS
-        and len(row.sent_in) < SPANS_MAX
+        and len(row.trace_parents) < SPANS_MAX
         and trace_parent.isascii()
-        and trace_parent not in row.sent_in
+        and trace_parent not in row.trace_parents
     ):
-        row.sent_in += (trace_parent,)
+        row.trace_parents += (trace_parent,)
 
 
 def trace_parents_of(rows: Iterable[Row]) -> list[str]:
     """Collect the trace contexts that a broker gets with these rows."""
-    found = dict.fromkeys(span for row in rows if row.sent_in for span in row.sent_in)
+    found = dict.fromkeys(span for row in rows if row.trace_parents for span in row.trace_parents)
     return list(islice(found, SPANS_MAX)) if found else []

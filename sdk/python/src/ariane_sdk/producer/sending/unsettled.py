@@ -74,7 +74,7 @@ class Unsettled:
         self._timeout_s = timeout_s
         self._size_bytes_max = size_bytes_max
         self._all: dict[Row, None] = {}
-        self._landings: dict[str, Callable[[], None]] = {}
+        self._on_call_end: dict[str, Callable[[], None]] = {}
         self._places = count()
         # By place in the line: the first sender has the smallest.
         self._waiters: dict[int, asyncio.Future[None]] = {}
@@ -206,36 +206,36 @@ class Unsettled:
         if self.held:
             self.held.discard(row)
         self.release(row.size_bytes)
-        if self._landings:
-            self.notify_landed((row.topic,))
+        if self._on_call_end:
+            self.notify_call_end((row.topic,))
 
     def forget_all(self, rows: Iterable[Row]) -> None:
         """Remove rows that have their outcome."""
         for row in rows:
             self.forget(row)
 
-    def await_landing(self, topic: str, landed: Callable[[], None] | None) -> None:
-        """Call a function whenever rows of a topic have landed: they are no longer in flight.
+    def on_call_end(self, topic: str, act: Callable[[], None] | None) -> None:
+        """Call a function whenever calls with rows of a topic have ended.
 
         Args:
             topic: The topic.
-            landed: Called in the next turn of the loop; ``None`` ends it.
+            act: Called in the next turn of the loop; ``None``: nothing is called any more.
         """
-        if landed is None:
-            self._landings.pop(topic, None)
+        if act is None:
+            self._on_call_end.pop(topic, None)
         else:
-            self._landings[topic] = landed
+            self._on_call_end[topic] = act
 
-    def notify_landed(self, topics: Iterable[str]) -> None:
-        """Report that rows of these topics are no longer in flight."""
+    def notify_call_end(self, topics: Iterable[str]) -> None:
+        """Report that calls with rows of these topics have ended."""
         for topic in topics:
-            if topic in self._landings:
+            if topic in self._on_call_end:
                 # Not now: rows that are about to be sent would look as if they still waited.
-                asyncio.get_running_loop().call_soon(self._landings[topic])
+                asyncio.get_running_loop().call_soon(self._on_call_end[topic])
 
     def close(self) -> None:
         """Give everything up; rows in flight may have been stored."""
-        self._landings.clear()
+        self._on_call_end.clear()
         for row in self.rows:
             refusal = row.last_refusal
             before = "" if refusal is None else f" before another try, after: {refusal}"

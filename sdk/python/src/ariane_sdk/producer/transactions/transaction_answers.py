@@ -134,12 +134,12 @@ class TransactionAnswers:
             client_id=self._client_id,
             producer_groups=(self._group,),
             clock=self._clock,
-            on_notice=self._hear,
+            on_notice=self._take_notice,
             on_fatal=log_refusal,
             answers=self._operator_answers,
         )
 
-    def _hear(self, broker_name: str, response: AttachResponse) -> None:
+    def _take_notice(self, broker_name: str, response: AttachResponse) -> None:
         if response.WhichOneof("content") != "transaction_check":
             return
         wire = response.transaction_check

@@ -14,7 +14,7 @@ def trace_parent(number, flags="01"):
 
 
 def noted(*trace_parents):
-    batch = SimpleNamespace(sent_in=())
+    batch = SimpleNamespace(trace_parents=())
     for text in trace_parents:
         note_span(batch, Message("orders", b"", properties={"traceparent": text}))
     return batch
@@ -25,7 +25,7 @@ def test_a_broker_is_told_of_a_few_sampled_spans():
     many = noted(*(trace_parent(number) for number in range(1, 40)))
     note_span(first, Message("orders", b"", properties={"colour": "red"}))
 
-    assert first.sent_in == (trace_parent(1),)
+    assert first.trace_parents == (trace_parent(1),)
     assert trace_parents_of([noted(), first, many]) == [
         trace_parent(number) for number in range(1, 17)
     ]
