@@ -38,13 +38,13 @@ def length_of_time(text: str) -> timedelta | None:
     found = _LENGTH.fullmatch(text)
     if found is None:
         return None
-    return timedelta(**{unit: float(said) for unit, said in found.groupdict("0").items()})
+    return timedelta(**{unit: float(count) for unit, count in found.groupdict("0").items()})
 
 
 def length_text(milliseconds: int) -> str:
     """A length of time as ``length_of_time`` reads it: ``1h30m``, ``1d12h``, ``250ms``."""
-    said, rest = "", milliseconds
+    text, rest = "", milliseconds
     for unit, unit_ms in _UNITS_MS:
         count, rest = divmod(rest, unit_ms)
-        said += f"{count}{unit}" if count else ""
-    return said or "0s"
+        text += f"{count}{unit}" if count else ""
+    return text or "0s"

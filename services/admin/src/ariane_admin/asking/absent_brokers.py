@@ -46,13 +46,13 @@ async def warn_of_absent(doors: ClusterDoors, listed: Iterable[LiveBroker]) -> N
     """
     known = {broker.broker_name for broker in listed}
     answers = await asyncio.gather(*(_traces(doors, address) for address in doors.name_servers))
-    heard_at = {name: told.address for told in reversed(answers) for name in told.heard}
+    heard_at = {name: traces.address for traces in reversed(answers) for name in traces.heard}
     for name in sorted(heard_at.keys() - known):
         say_warning(
             f"the result lacks broker {name}: only name server {heard_at[name]} knows it; "
             "run ariane doctor for details"
         )
-    orders = {topic: order for told in answers for topic, order in told.orders.items()}
+    orders = {topic: order for traces in answers for topic, order in traces.orders.items()}
     for name, topics in topics_of_absent(orders, known | heard_at.keys()).items():
         say_warning(
             f"the result lacks broker {name}, which is not registered: it is part of the"

@@ -63,7 +63,7 @@ class Answers:
         answers = await asyncio.gather(
             *(self._answer_of(broker, ask) for broker in asked), return_exceptions=True
         )
-        told: list[_Answer] = []
+        given: list[_Answer] = []
         fresh: list[CallError] = []
         for broker, answer in zip(asked, answers, strict=True):
             if isinstance(answer, SILENT):
@@ -73,12 +73,12 @@ class Answers:
             elif isinstance(answer, BaseException):
                 raise answer
             else:
-                told.append(answer)
-        if self.silent and not told and not nobody_ok:
+                given.append(answer)
+        if self.silent and not given and not nobody_ok:
             raise next(iter(self.silent.values()))
         for error in fresh:
             self.unreachable(error)
-        return told
+        return given
 
     async def _answer_of(
         self, broker: LiveBroker, ask: Callable[[LiveBroker], Awaitable[_Answer]]

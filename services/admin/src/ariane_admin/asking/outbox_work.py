@@ -61,11 +61,11 @@ async def relayed(
         kept = Outbox.as_kept(session, name)
     sender = OutboxRelay(kept, sessions, name_servers, attempts_max=attempts_max)
     patience = _Patience(give_up_s)
-    with progress() as tell, client_warnings(except_for=CommandFailed):
+    with progress() as show, client_warnings(except_for=CommandFailed):
         async with sender:
             while True:
                 now, last_sent = await asyncio.to_thread(_standing, sessions, kept)
-                tell(
+                show(
                     f"{now['waiting']:,} wait, the oldest for {now['oldest_s']:.0f} s; "
                     f"{now['parked']:,} are parked"
                 )

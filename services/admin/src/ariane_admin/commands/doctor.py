@@ -59,7 +59,7 @@ def doctor(*, host: str | None, name_servers: str, output: Output) -> int:
 
     facts = run_async(ask())
     findings = diagnose(facts)
-    _tell(findings, output, _reached(facts))
+    _write(findings, output, _reached(facts))
     if all(one.error for one in facts.name_servers):
         return ExitStatus.UNREACHABLE
     return _status(findings)
@@ -72,7 +72,7 @@ def _examine_host(path: Path, output: Output) -> int:
     if facts.flush_ms:
         usual, slow = flush_times_ms(facts)
         good += f"; a flush takes {usual:.2f} ms, and {slow:.2f} ms at most"
-    _tell(findings, output, f"{good}.")
+    _write(findings, output, f"{good}.")
     return _status(findings)
 
 
@@ -81,7 +81,7 @@ def _status(findings: Sequence[Finding]) -> ExitStatus:
     return ExitStatus.FAILED if wrong else ExitStatus.DONE
 
 
-def _tell(findings: Sequence[Finding], output: Output, if_none: str) -> None:
+def _write(findings: Sequence[Finding], output: Output, if_none: str) -> None:
     """A line each, whole: tables wrap in narrow terminals."""
     if output.for_programs:
         output.rows((), ({**asdict(one), "severity": one.severity.value} for one in findings))

@@ -63,11 +63,11 @@ def _of_accounts(accounts: list[Any]) -> Iterator[RocketmqKey]:
 
 def _of_lines(text: str) -> Iterator[RocketmqKey]:
     for number, line in enumerate(text.splitlines(), 1):
-        said = line.partition("#")[0].strip()
-        access_key, _, secret_key = (part.strip() for part in said.partition(":"))
-        if said and not (access_key and secret_key):
+        entry = line.partition("#")[0].strip()
+        access_key, _, secret_key = (part.strip() for part in entry.partition(":"))
+        if entry and not (access_key and secret_key):
             raise CommandFailed(
                 f"line {number} is no ACCESS_KEY:SECRET_KEY, and the file no plain_acl.yml"
             )
-        if said:
+        if entry:
             yield RocketmqKey(access_key, secret_key)

@@ -96,12 +96,12 @@ class CodeFlow:
         joint = "&" if urlsplit(endpoint).query else "?"
         return f"{endpoint}{joint}{urlencode(asked)}", ".".join(pending)
 
-    async def finish(self, kept: str, told: Mapping[str, str], back: str, peer: str) -> Caller:
+    async def finish(self, kept: str, query: Mapping[str, str], back: str, peer: str) -> Caller:
         """The user whom the provider has sent back.
 
         Args:
             kept: What the browser has kept; anything else, if it was not sent out from here.
-            told: The query that it came back with.
+            query: The query that it came back with.
             back: Where it came back.
             peer: Its address in gRPC's form.
 
@@ -110,14 +110,14 @@ class CodeFlow:
         """
         pending = _Pending.of(kept)
         if pending is None or not compare_digest(
-            told.get("state", "").encode(), pending.state.encode()
+            query.get("state", "").encode(), pending.state.encode()
         ):
             raise ValueError("the browser comes back with what it was not sent out with")
-        if told.get("iss", self._settings.openid_issuer) != self._settings.openid_issuer:
+        if query.get("iss", self._settings.openid_issuer) != self._settings.openid_issuer:
             raise ValueError("another issuer has sent the browser back")
-        code = told.get("code", "")
+        code = query.get("code", "")
         if not 0 < len(code) <= _WORD_LENGTH_MAX:
-            raise ValueError(f"the provider gave no code: {told.get('error', '')[:64]!r}")
+            raise ValueError(f"the provider gave no code: {query.get('error', '')[:64]!r}")
         async with self._exchanges:
             token = await asyncio.to_thread(self._exchange, code, pending.verifier, back)
         return await self._user_of(token, pending.nonce, peer)

@@ -39,15 +39,15 @@ async def _preview(ask: Asker, given: Given) -> Sequence[Block]:
 
 async def _purge(ask: Asker, given: Given) -> str:
     answer = await ask(ask.api.topics.PurgeTopic, _request(given))
-    told = f"Within 10 s, {_count(answer)} of topic {given['topic']} will be hidden."
-    return f"{told}{not_on(answer.outcomes)}"
+    text = f"Within 10 s, {_count(answer)} of topic {given['topic']} will be hidden."
+    return f"{text}{not_on(answer.outcomes)}"
 
 
 async def _undo(ask: Asker, given: Given) -> str:
     request = topic_pb.PurgeTopicRequest(topic=given["topic"], undo=True)
     answer = await ask(ask.api.topics.PurgeTopic, request)
-    told = f"Topic {given['topic']} shows all that its brokers still have within 10 s."
-    return f"{told}{not_on(answer.outcomes)}"
+    text = f"Topic {given['topic']} shows all that its brokers still have within 10 s."
+    return f"{text}{not_on(answer.outcomes)}"
 
 
 def _count(answer: topic_pb.PurgeTopicResponse) -> str:

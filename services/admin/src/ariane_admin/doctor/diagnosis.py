@@ -128,11 +128,11 @@ def _brokers_unknown_to_some(facts: ClusterFacts) -> Iterator[Finding]:
 
 def _brokers_of_orders(facts: ClusterFacts) -> Iterator[Finding]:
     """Brokers that appear only in orders of queues."""
-    told = [one for one in facts.name_servers if not one.error]
-    if not told or any(one.warming_up for one in told):
+    servers = [one for one in facts.name_servers if not one.error]
+    if not servers or any(one.warming_up for one in servers):
         return
-    known = {broker.identity.broker_name for one in told for broker in one.brokers}
-    orders = {topic: order for one in told for topic, order in one.orders.items()}
+    known = {broker.identity.broker_name for one in servers for broker in one.brokers}
+    orders = {topic: order for one in servers for topic, order in one.orders.items()}
     for name, topics in topics_of_absent(orders, known).items():
         yield Finding(
             Severity.ERROR,
@@ -284,11 +284,11 @@ def _versions(facts: ClusterFacts) -> Iterator[Finding]:
     for gateway in facts.gateways:
         by_version[gateway.version].append(f"gateway {gateway.gateway_id}")
     if len(by_version) > 1:
-        told = "; ".join(f"{version}: {', '.join(by_version[version])}" for version in by_version)
+        text = "; ".join(f"{version}: {', '.join(by_version[version])}" for version in by_version)
         yield Finding(
             Severity.WARNING,
             "cluster",
-            f"versions differ: {told}",
+            f"versions differ: {text}",
             "finish the upgrade: mixed versions are supported only during one",
         )
 
@@ -364,14 +364,14 @@ def _unread_queues(facts: ClusterFacts) -> Iterator[Finding]:
 
 
 def _subscription_conflicts(facts: ClusterFacts) -> Iterator[Finding]:
-    told = set()
+    found = set()
     for broker in facts.brokers:
         for conflict in broker.conflicts:
             members = (conflict.member.client_id, conflict.newcomer.client_id)
             key = (conflict.consumer_group, *members)
-            if key in told:
+            if key in found:
                 continue
-            told.add(key)
+            found.add(key)
             outcome = "and was refused" if conflict.refused else "and both are members"
             yield Finding(
                 Severity.WARNING if conflict.refused else Severity.ERROR,

@@ -99,8 +99,8 @@ async def ask_members(
             sharing[client_id],
         )
 
-    told = await asyncio.gather(*map(ask, sorted(groups)[:MEMBERS_MAX]))
-    return [member for member in told if member is not None]
+    members = await asyncio.gather(*map(ask, sorted(groups)[:MEMBERS_MAX]))
+    return [member for member in members if member is not None]
 
 
 async def attached_clients(doors: ClusterDoors, address: str) -> Sequence[AttachedClient]:

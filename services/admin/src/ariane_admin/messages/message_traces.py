@@ -35,7 +35,7 @@ _WORDS = {
 class LifeStep:
     """One step of a message's life."""
 
-    told: TraceStep
+    recorded: TraceStep
     """The client's record; for consuming, the record of the begin."""
     cost_ms: int | None
     """The duration; None while it is unknown."""
@@ -45,30 +45,30 @@ class LifeStep:
     @property
     def trace_id(self) -> str:
         """The W3C trace id; empty without one."""
-        parts = self.told.trace_parent.split("-")
+        parts = self.recorded.trace_parent.split("-")
         return parts[1] if len(parts) > 1 else ""
 
     @property
     def kind_text(self) -> str:
         """The kind of step, in words."""
-        half = self.told.kind is TraceKind.SEND and self.told.message_type == 1
-        return "send half" if half else _WORDS[self.told.kind]
+        half = self.recorded.kind is TraceKind.SEND and self.recorded.message_type == 1
+        return "send half" if half else _WORDS[self.recorded.kind]
 
     def row(self) -> dict[str, object]:
         """All fields, for tables and JSON."""
-        told = self.told
-        began = datetime.fromtimestamp(told.timestamp_ms / 1000, UTC)
+        recorded = self.recorded
+        began = datetime.fromtimestamp(recorded.timestamp_ms / 1000, UTC)
         return {
             "time": began.isoformat(timespec="milliseconds"),
             "what": self.kind_text,
             "successful": self.successful,
             "cost_ms": self.cost_ms,
-            "group": told.group,
-            "client": told.client_id,
-            "attempt": told.attempt,
-            "topic": told.topic,
-            "broker": told.store_host,
-            "state": told.state,
+            "group": recorded.group,
+            "client": recorded.client_id,
+            "attempt": recorded.attempt,
+            "topic": recorded.topic,
+            "broker": recorded.store_host,
+            "state": recorded.state,
             "trace_id": self.trace_id,
         }
 
@@ -101,4 +101,4 @@ def life_of(unique_id: str, messages: Iterable[Message]) -> list[LifeStep]:
         life.append(
             LifeStep(step, end.cost_ms if end and timed else None, bool(end and end.successful))
         )
-    return sorted(life, key=lambda step: step.told.timestamp_ms)
+    return sorted(life, key=lambda step: step.recorded.timestamp_ms)

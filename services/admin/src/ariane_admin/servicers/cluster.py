@@ -136,7 +136,7 @@ class ClusterServicer(ClusterServiceServicer):
         broker = await self._primary(request.broker_name, request.cluster_name)
         done = await broker_maintenance.drain(self._doors, broker)
         return cluster_pb.DrainBrokerResponse(
-            writable=done.broker_writable, topic_count=done.topic_count, not_told=done.not_told
+            writable=done.broker_writable, topic_count=done.topic_count, not_told=done.not_changed
         )
 
     async def RestoreBroker(
@@ -146,7 +146,7 @@ class ClusterServicer(ClusterServiceServicer):
         broker = await self._primary(request.broker_name, request.cluster_name)
         done = await broker_maintenance.restore(self._doors, broker)
         return cluster_pb.RestoreBrokerResponse(
-            writable=done.broker_writable, topic_count=done.topic_count, not_told=done.not_told
+            writable=done.broker_writable, topic_count=done.topic_count, not_told=done.not_changed
         )
 
     async def CleanBroker(

@@ -125,7 +125,7 @@ class FilterServicer(FilterServiceServicer):
         """Stop a version everywhere, or let it run again."""
         name, version = request.filter, request.version
 
-        async def tell(server: FilterServer) -> object:
+        async def change(server: FilterServer) -> object:
             stub = self._doors.filters(server.address)
             if request.release:
                 release = filter_rpc.ReleaseFilterRequest(filter=name, version=version)
@@ -135,7 +135,7 @@ class FilterServicer(FilterServiceServicer):
             )
             return await stub.QuarantineFilter(stop, timeout=CALL_SECONDS_MAX)
 
-        answers = await ask_all(await self._servers(), tell)
+        answers = await ask_all(await self._servers(), change)
         _some(answers)
         return admin_pb.UpdateFilterQuarantineResponse(outcomes=self._outcomes(answers))
 

@@ -47,9 +47,9 @@ class LagServicer(LagServiceServicer):
 
         sums: dict[tuple[str, str], lag_pb.GroupLag] = {}
         members: dict[str, set[str]] = defaultdict(set)
-        for lags, told in await answers.ask(at):
+        for lags, members_of_groups in await answers.ask(at):
             _add_all(sums, lags)
-            for name, client_ids in told.items():
+            for name, client_ids in members_of_groups.items():
                 members[name].update(client_ids)
         now_ms = self._clock.now_ms()
         for found in sums.values():

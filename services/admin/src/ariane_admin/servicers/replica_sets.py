@@ -39,13 +39,13 @@ class ReplicaSetServicer(ReplicaSetServiceServicer):
 
     async def before(self, method: str, request: Any) -> admin_pb.GetReplicaSetResponse:
         """The set as it is before it is changed."""
-        return self._told(await members_of(self._doors, request.broker_name))
+        return self._response(await members_of(self._doors, request.broker_name))
 
     async def GetReplicaSet(
         self, request: admin_pb.GetReplicaSetRequest, context: _Context
     ) -> admin_pb.GetReplicaSetResponse:
         """Read the states of the brokers of a set."""
-        return self._told(await members_of(self._doors, request.broker_name))
+        return self._response(await members_of(self._doors, request.broker_name))
 
     async def TransferPrimary(
         self, request: admin_pb.TransferPrimaryRequest, context: _Context
@@ -77,9 +77,9 @@ class ReplicaSetServicer(ReplicaSetServiceServicer):
         """Order an election."""
         name = request.broker_name
         asked = set_pb.ElectPrimaryRequest(broker_id=request.broker_id, unclean=request.unclean)
-        told = answering(await members_of(self._doors, name))
+        states = answering(await members_of(self._doors, name))
         # A primary that lives refuses, and would soon end the order if another one took it.
-        living = next((member for member, state in told if state.has_lease), told[0][0])
+        living = next((member for member, state in states if state.has_lease), states[0][0])
         answer = await order(
             self._doors,
             living,
@@ -103,7 +103,7 @@ class ReplicaSetServicer(ReplicaSetServiceServicer):
         )
         return admin_pb.RemoveReplicaResponse(replica_set=answer.replica_set)
 
-    def _told(self, members: list[Member]) -> admin_pb.GetReplicaSetResponse:
+    def _response(self, members: list[Member]) -> admin_pb.GetReplicaSetResponse:
         answer = admin_pb.GetReplicaSetResponse()
         for member in members:
             entry = answer.members.add(address=member.address)

@@ -180,12 +180,12 @@ class SettingServicer(SettingServiceServicer):
             peer = f"{process.service} at {process.address}"
             return (await answer_to_question(call, peer)).settings
 
-        told = await asyncio.gather(*map(at, processes), return_exceptions=True)
+        results = await asyncio.gather(*map(at, processes), return_exceptions=True)
         settings: dict[str, setting_pb.ClusterSetting] = {}
         silent: list[setting_pb.ClusterProcess] = []
-        for process, answer in zip(processes, told, strict=True):
+        for process, answer in zip(processes, results, strict=True):
             if isinstance(answer, CallError):
-                if all(isinstance(each, CallError) for each in told):
+                if all(isinstance(each, CallError) for each in results):
                     raise answer
                 error = self._cluster.translator.status(answer)
                 silent.append(setting_pb.ClusterProcess(process=_reference(process), error=error))

@@ -13,8 +13,8 @@ from typing import Final
 
 from ariane_admin.errors import say_error
 
-SAY_S_MIN: Final = 5.0
-SAY_S_MAX: Final = 60.0
+LINE_S_MIN: Final = 5.0
+LINE_S_MAX: Final = 60.0
 """Without a terminal: seconds to the first line, doubled for each next one up to the maximum."""
 
 
@@ -32,7 +32,7 @@ def progress(now_s: Callable[[], float] = time.monotonic) -> Iterator[Callable[[
 
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield _Lines(now_s).tell
+        yield _Lines(now_s).show
         return
     with console.status("") as status:
         yield status.update
@@ -43,14 +43,14 @@ class _Lines:
 
     def __init__(self, now_s: Callable[[], float]) -> None:
         self._now_s = now_s
-        self._pause_s = SAY_S_MIN
+        self._pause_s = LINE_S_MIN
         self._next_s = now_s() + self._pause_s
 
-    def tell(self, line: str) -> None:
+    def show(self, line: str) -> None:
         """Write a line if it is time for one."""
         now_s = self._now_s()
         if now_s < self._next_s:
             return
-        self._pause_s = min(2 * self._pause_s, SAY_S_MAX)
+        self._pause_s = min(2 * self._pause_s, LINE_S_MAX)
         self._next_s = now_s + self._pause_s
         say_error(line)

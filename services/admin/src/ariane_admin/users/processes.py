@@ -88,10 +88,10 @@ class AskedProcesses:
                 return await ask(AccessServiceStub(channel))
 
         addresses = sorted(await self._processes())
-        told = await asyncio.gather(*map(at, addresses), return_exceptions=True)
+        results = await asyncio.gather(*map(at, addresses), return_exceptions=True)
         answers: dict[str, Any] = {}
         silent: list[str] = []
-        for address, answer in zip(addresses, told, strict=True):
+        for address, answer in zip(addresses, results, strict=True):
             if isinstance(answer, RpcError | OSError):
                 silent.append(address)
             elif isinstance(answer, BaseException):

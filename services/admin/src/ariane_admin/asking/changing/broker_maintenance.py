@@ -38,7 +38,7 @@ class MaintenanceOutcome:
     topic_count: int
     """Topics whose write permission changed, on the name server with the most."""
 
-    not_told: tuple[str, ...]
+    not_changed: tuple[str, ...]
     """Name servers that did not make the change, each with the reason."""
 
 
@@ -54,17 +54,17 @@ async def drain(doors: ClusterDoors, broker: LiveBroker) -> MaintenanceOutcome:
         call = doors.maintenance(address).WipeWritePermission(request, timeout=CALL_SECONDS_MAX)
         return (await answer_of(call, f"name server {address}")).topic_count
 
-    count, not_told = await _tell_name_servers(doors, wipe)
+    count, not_changed = await _change_name_servers(doors, wipe)
     try:
         writable = await _set_draining(doors, broker, draining=True)
     except CallError as error:
-        notified_count = len(doors.name_servers) - len(not_told)
+        notified_count = len(doors.name_servers) - len(not_changed)
         error.add_note(
             f"{notified_count} of {len(doors.name_servers)} name servers keep producers away from"
             " it nevertheless; ariane broker restore undoes that"
         )
         raise
-    return MaintenanceOutcome(writable, count, not_told)
+    return MaintenanceOutcome(writable, count, not_changed)
 
 
 async def restore(doors: ClusterDoors, broker: LiveBroker) -> MaintenanceOutcome:
@@ -84,8 +84,8 @@ async def restore(doors: ClusterDoors, broker: LiveBroker) -> MaintenanceOutcome
         call = doors.maintenance(address).RestoreWritePermission(request, timeout=CALL_SECONDS_MAX)
         return (await answer_of(call, f"name server {address}")).topic_count
 
-    count, not_told = await _tell_name_servers(doors, give_back)
-    return MaintenanceOutcome(writable, count, not_told)
+    count, not_changed = await _change_name_servers(doors, give_back)
+    return MaintenanceOutcome(writable, count, not_changed)
 
 
 async def wait_consumed(
@@ -114,20 +114,20 @@ async def unconsumed_count(doors: ClusterDoors, broker: LiveBroker) -> int:
     return sum(lag.message_count for lag in lags)
 
 
-async def _tell_name_servers(
-    doors: ClusterDoors, tell: Callable[[str], Awaitable[int]]
+async def _change_name_servers(
+    doors: ClusterDoors, change: Callable[[str], Awaitable[int]]
 ) -> tuple[int, tuple[str, ...]]:
     """Call each name server; return the number of changed topics, and the failures."""
-    outcomes = await asyncio.gather(*map(tell, doors.name_servers), return_exceptions=True)
-    counts, not_told = [0], []
+    outcomes = await asyncio.gather(*map(change, doors.name_servers), return_exceptions=True)
+    counts, not_changed = [0], []
     for outcome in outcomes:
         if isinstance(outcome, CallError):
-            not_told.append(str(outcome))
+            not_changed.append(str(outcome))
         elif isinstance(outcome, BaseException):
             raise outcome
         else:
             counts.append(outcome)
-    return max(counts), tuple(not_told)
+    return max(counts), tuple(not_changed)
 
 
 async def _set_draining(doors: ClusterDoors, broker: LiveBroker, *, draining: bool) -> bool:

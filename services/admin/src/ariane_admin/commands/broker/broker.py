@@ -163,7 +163,7 @@ def drain(
         return answer
 
     consumed = " All groups have consumed what it keeps." if wait else ""
-    _tell(output, name, run_async(work()), f"Broker {name} accepts no more messages.{consumed}")
+    _write(output, name, run_async(work()), f"Broker {name} accepts no more messages.{consumed}")
 
 
 async def _drainable(name_servers: str, name: str) -> Row:
@@ -190,10 +190,10 @@ def restore(*, name: str, name_servers: str, admin: AdminChoice, output: Output)
             request = RestoreBrokerRequest(broker_name=name)
             return await changes.ask(changes.cluster.RestoreBroker, request)
 
-    _tell(output, name, run_async(work()), f"Broker {name} accepts messages.")
+    _write(output, name, run_async(work()), f"Broker {name} accepts messages.")
 
 
-def _tell(
+def _write(
     output: Output,
     name: str,
     outcome: DrainBrokerResponse | RestoreBrokerResponse,

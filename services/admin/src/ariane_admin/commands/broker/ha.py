@@ -106,7 +106,7 @@ def switchover(
             method = changes.replica_sets.TransferPrimary
             return (await changes.ask(method, request)).replica_set
 
-    _tell(output, f"Broker {broker_id} takes over as primary of {name}.", run_async(work()))
+    _write(output, f"Broker {broker_id} takes over as primary of {name}.", run_async(work()))
 
 
 @click.command("elect")
@@ -157,7 +157,7 @@ def elect(
             return (await changes.ask(changes.replica_sets.ElectPrimary, request)).replica_set
 
     sentence = f"Broker {broker_id} is ordered to become primary of {name}."
-    _tell(output, sentence, run_async(work()))
+    _write(output, sentence, run_async(work()))
 
 
 @click.command("remove")
@@ -199,7 +199,7 @@ def remove(
         async with administration(name_servers, admin) as changes:
             return (await changes.ask(changes.replica_sets.RemoveReplica, request)).replica_set
 
-    _tell(
+    _write(
         output, f"Broker {broker_id} is no longer in the replica set of {name}.", run_async(work())
     )
 
@@ -245,7 +245,7 @@ def _tell_before(
     )
 
 
-def _tell(output: Output, sentence: str, changed: ReplicaSet) -> None:
+def _write(output: Output, sentence: str, changed: ReplicaSet) -> None:
     has_primary = changed.HasField("primary_broker_id")
     output.done(
         sentence,

@@ -220,10 +220,10 @@ async def _run(
         await cluster.stop()
 
 
-def _port(said: int | None, usually: int, *, usual: bool) -> int:
+def _port(given: int | None, usually: int, *, usual: bool) -> int:
     """The port of a process: the one that was said, or else the usual one; 0: any."""
-    if said is not None:
-        return said
+    if given is not None:
+        return given
     return usually if usual else 0
 
 

@@ -81,13 +81,13 @@ def running(
             wanted = await _members(asked, name, client_id)
             turns = asyncio.Semaphore(ASKED_TOGETHER_MAX)
 
-            async def told(one: _Found) -> Row:
+            async def ask_member(one: _Found) -> Row:
                 async with turns:
-                    return await _told(asked.doors, one, with_stacks=stacks)
+                    return await _state_row(asked.doors, one, with_stacks=stacks)
 
             answers = await asked.access.answers()
             paused = (await paused_groups(asked.doors, answers)).get(name, ())
-            return asked, list(await asyncio.gather(*map(told, wanted))), paused
+            return asked, list(await asyncio.gather(*map(ask_member, wanted))), paused
 
     asked, rows, paused = run_async(ask())
     if output.for_programs:
@@ -126,7 +126,7 @@ async def _members(asked: Questions, name: str, client_id: str) -> Sequence[_Fou
     return [found[one] for one in sorted(found) if client_id in {"", one}]
 
 
-async def _told(doors: ClusterDoors, one: _Found, *, with_stacks: bool) -> Row:
+async def _state_row(doors: ClusterDoors, one: _Found, *, with_stacks: bool) -> Row:
     """What a member says, or why it did not."""
     member, broker = one
     row = {

@@ -286,7 +286,7 @@ def redrive(
         if place is not None:
             raise _nothing_at(group, place)
         status = run_async(doubt())
-    _tell(output, group, done)
+    _write(output, group, done)
     return status
 
 
@@ -329,10 +329,10 @@ async def _counted(name_servers: str, group: str, wanted: DeadLetterFilter) -> t
     """How many dead letters wait, and how many were sent back; no broker may be silent."""
     counts = [0, 0]
     async with DeadLetters(name_servers, patience_s=PATIENCE_S) as letters:
-        with progress() as tell:
+        with progress() as show:
             async for letter in letters.read(group, wanted):
                 counts[letter.redriven] += 1
-                tell(f"{sum(counts):,} looked at")
+                show(f"{sum(counts):,} looked at")
     return counts[0], counts[1]
 
 
@@ -341,7 +341,7 @@ async def _sent_back(
 ) -> letter_pb.RedriveDeadLettersResponse:
     """Send all back that are asked for, some thousand a call."""
     done = letter_pb.RedriveDeadLettersResponse()
-    with progress() as tell:
+    with progress() as show:
         async with administration(name_servers, admin) as changes:
             while True:
                 redrive = changes.dead_letters.RedriveDeadLetters
@@ -349,7 +349,7 @@ async def _sent_back(
                 done.redriven_count += answer.redriven_count
                 done.duplicate_count += answer.duplicate_count
                 done.failures.extend(answer.failures)
-                tell(
+                show(
                     f"{done.redriven_count:,} sent back;"
                     f" {done.duplicate_count:,} were sent back before"
                 )
@@ -365,7 +365,7 @@ async def _doubt(doors: ClusterDoors, answers: PartialAnswers, group: str) -> No
         say_warning(f"{who} knows group {group!r}; ariane group list shows all")
 
 
-def _tell(output: Output, group: str, done: letter_pb.RedriveDeadLettersResponse) -> None:
+def _write(output: Output, group: str, done: letter_pb.RedriveDeadLettersResponse) -> None:
     failures = done.failures
     pairs = [text.partition(": ") for text in failures]
     row = {

@@ -347,12 +347,12 @@ def _warn_of_silent(addresses: Sequence[str]) -> ExitStatus:
     return ExitStatus.UNREACHABLE if addresses else ExitStatus.DONE
 
 
-def _refusal_row(told: policy_pb.ExplainRefusalResponse) -> Row:
-    refusal = told.refusal
+def _refusal_row(explained: policy_pb.ExplainRefusalResponse) -> Row:
+    refusal = explained.refusal
     row: dict[str, Any] = {
         "request_id": refusal.request_id,
         "time": moment_text(refusal, "time"),
-        "process": told.address,
+        "process": explained.address,
         "method": refusal.method,
         "caller": refusal.caller,
         "from": refusal.source_address,

@@ -111,7 +111,7 @@ def init(
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     wanted = {f"{SCHEME}{cluster}/{member}": hosts for member, hosts in members.items()}
     wanted |= {user_uri(cluster, user): [] for user in users}
-    with _told():
+    with _refusals_as_failures():
         kept = CertificateFolder(Path(folder))
         made = kept.make_authorities(cluster)
         known = {row.uri for row in kept.rows()}
@@ -138,7 +138,7 @@ def show(*, path: str, output: Output) -> None:
       ariane tls show ./certificates
       ariane tls show ./certificates/broker-b-0.pem -o json
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
-    with _told():
+    with _refusals_as_failures():
         place = Path(path)
         if place.is_dir():
             found = list(CertificateFolder(place).rows())
@@ -195,7 +195,7 @@ def renew(
     if drop_old and authority:
         raise click.UsageError("--authority and --drop-old are two steps")
     kept = CertificateFolder(Path(folder))
-    with _told():
+    with _refusals_as_failures():
         if authority:
             kept.replace_authority(authority)
             changed = [f"{authority}.pem"]
@@ -212,7 +212,7 @@ def renew(
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _refusals_as_failures() -> Iterator[None]:
     try:
         yield
     except CertificateFolderRefused as refused:

@@ -73,7 +73,7 @@ def purge(
 
     hidden = run_async(ask()).hidden
     count = sum(each.message_count for each in hidden)
-    told: dict[str, Any] = {
+    row: dict[str, Any] = {
         "topic": name,
         "messages": count,
         "brokers": len(hidden),
@@ -86,4 +86,4 @@ def purge(
     if undo:
         would = "Would show" if dry_run else "Shows, within 10 s,"
         text = f"{would} all messages of topic {name} again that are still on {brokers}."
-    output.done(text, told)
+    output.done(text, row)

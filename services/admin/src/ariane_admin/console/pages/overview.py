@@ -92,8 +92,8 @@ async def overview(ask: Asker, _request: Request) -> Page:
     return Page("Overview", blocks, "Overview", REFRESH_S)
 
 
-def _all_well(told: cluster_pb.DiagnoseClusterResponse) -> Notice:
-    servers, brokers = told.name_server_count, told.broker_count
+def _all_well(answer: cluster_pb.DiagnoseClusterResponse) -> Notice:
+    servers, brokers = answer.name_server_count, answer.broker_count
     named = f"{counted(servers, 'name server')} and {counted(brokers, 'broker')}"
     return Notice(f"All is well: {named} answer.", "good")
 

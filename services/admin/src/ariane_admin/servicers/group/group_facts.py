@@ -41,10 +41,10 @@ async def facts_of(
 
     lags: dict[str, list[QueueLag]] = defaultdict(list)
     members: dict[str, dict[str, MemberKind]] = defaultdict(dict)
-    for found, told in await answers.ask(at):
+    for found, kinds_by_group in await answers.ask(at):
         for lag in found:
             lags[lag.group].append(lag)
-        for name, kinds in told.items():
+        for name, kinds in kinds_by_group.items():
             # A member is attached to each broker of its topics.
             members[name] |= kinds
     return lags, members

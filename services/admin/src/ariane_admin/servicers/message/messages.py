@@ -214,7 +214,7 @@ class MessageServicer(MessageServiceServicer):
 
 
 def _trace_of(step: LifeStep) -> message_pb.MessageTrace:
-    record = step.told
+    record = step.recorded
     trace = message_pb.MessageTrace(
         kind=KINDS[record.kind],
         group=record.group,
