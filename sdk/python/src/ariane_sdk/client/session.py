@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
+from importlib.metadata import version
 from random import Random
 
 from ariane_sdk.client.broker_calls import BrokerCalls
-from ariane_sdk.client.user_agent import user_agent_of
 from ariane_sdk.net.connections import Connections
 from ariane_sdk.routing.failover import Failover
 from ariane_sdk.routing.name_servers import NameServers
@@ -29,7 +30,7 @@ class Session:
         client_id: str = "",
         producer_group: str = "",
     ) -> None:
-        user_agent = user_agent_of(client_id, producer_group)
+        user_agent = _user_agent(client_id, producer_group)
         self.connections = Connections(random, access, user_agent)
         """Channels by address."""
         self.name_servers = NameServers(
@@ -47,3 +48,19 @@ class Session:
         """Disconnect."""
         await self.routes.close()
         await self.connections.close()
+
+
+def _user_agent(client_id: str = "", producer_group: str = "") -> str:
+    """The words of the gRPC user agent before those of the transport.
+
+    Brokers read them for operators who ask who sends: ``ariane-python/0.1.0 client/ID
+    producer-group/GROUP``, without what is empty.
+    """
+    client = f" client/{client_id}" if client_id else ""
+    group = f" producer-group/{producer_group}" if producer_group else ""
+    return f"{_program()}{client}{group}"
+
+
+@cache
+def _program() -> str:
+    return f"ariane-python/{version('ariane-sdk')}"

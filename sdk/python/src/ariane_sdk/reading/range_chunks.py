@@ -1,12 +1,24 @@
-"""Reading ranges of queues as chunks of records, even when connections break."""
+"""Reading ranges of queues as chunks of records, even when connections break.
+
+The connections of a frozen process stay open. gRPC notices after 40 s, by its keepalive; a deadline
+for the whole stream would hit large ranges, slow brokers and slow readers. So only the wait for the
+next answer is limited, and silence alone does not end a stream::
+
+    next() -----------------+ silence_s ------+ as long as a call may take
+                            |                 |
+                            is it alive?      no answer to this either: the stream is given up
+                                              any answer, also a refusal: wait for as long again
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from functools import partial
+from typing import Any, Generic, TypeVar
 
 import numpy as np
-from grpc.aio import AioRpcError
+from grpc.aio import AioRpcError, UnaryStreamCall
 
 from ariane.broker.v1.pull_service_pb2 import (
     PullRangeRequest,
@@ -19,14 +31,73 @@ from ariane_sdk.checks.queue_arguments import checked_count, checked_offset, che
 from ariane_sdk.client.broker_calls import read_addresses
 from ariane_sdk.client.lost_messages import LostMessages
 from ariane_sdk.client.session import Session
-from ariane_sdk.errors import CallError, MessagesLost, RecordDamaged
+from ariane_sdk.errors import ArianeError, CallError, MessagesLost, RecordDamaged
 from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.net.backoff import Backoff
-from ariane_sdk.net.living_stream import LivingStream
 from ariane_sdk.net.status import error_from_rpc
 from ariane_sdk.routing.failover import REPEAT_S_MAX, REPEAT_S_MIN
 from ariane_sdk.routing.routes import find_broker
 from ariane_sdk.runtime.clock import Clock
+from ariane_sdk.runtime.tasks import start_task
+
+Answer = TypeVar("Answer")
+
+
+class LivingStream(Generic[Answer]):
+    """The answers of one streaming call to a service that must stay alive."""
+
+    def __init__(
+        self,
+        call: UnaryStreamCall[Any, Answer],
+        ask: Callable[[], Awaitable[object]],
+        *,
+        silence_s: float,
+    ) -> None:
+        """``ask`` makes a small call to the same service, with a deadline, after ``silence_s``."""
+        self._call = call
+        self._answers: AsyncIterator[Answer] = aiter(call)
+        self._ask = ask
+        self._silence_s = silence_s
+        self._loop = asyncio.get_running_loop()
+        self._watch: asyncio.Task[None] | None = None
+        self._silence: CallError | None = None
+
+    async def next(self) -> Answer | None:
+        """Return the next answer; None at the end.
+
+        Raises:
+            AioRpcError: The call ended with an error.
+            CallError: The service was silent for long and did not answer the small call.
+        """
+        # A timer for each answer and a task only for late ones: that costs next to nothing.
+        timer = self._loop.call_later(self._silence_s, self._begin_to_watch)
+        try:
+            return await anext(self._answers, None)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if self._silence is None or (task is not None and task.cancelling()):
+                raise
+            raise self._silence from None
+        finally:
+            timer.cancel()
+            if self._watch is not None:
+                self._watch.cancel()
+                self._watch = None
+
+    def _begin_to_watch(self) -> None:
+        self._watch = start_task(self._watch_life(), "silence")
+
+    async def _watch_life(self) -> None:
+        """Ask the service until an answer comes; give the stream up when it does not answer."""
+        while True:
+            try:
+                await self._ask()
+            except ArianeError as error:
+                if isinstance(error, CallError) and error.unanswered:
+                    self._silence = error
+                    self._call.cancel()
+                    return
+            await asyncio.sleep(self._silence_s)
 
 
 class RangeChunks:
@@ -42,12 +113,15 @@ class RangeChunks:
         lost: LostMessages,
         replicas: bool = False,
     ) -> None:
-        """``running`` returns the connections; it raises when the client is not running.
+        """Read nothing yet.
 
-        After ``silence_s`` without a chunk it is probed whether the broker is live. Reading goes on
-        after failures until there was no progress for ``patience_s``. ``replicas``: whether to read
-        from replicas while the primary does not answer. ``lost`` hears of messages that the broker
-        has lost.
+        Args:
+            running: Returns the connections; raises when the client is not running.
+            clock: The client's clock.
+            silence_s: After so long without a chunk it is probed whether the broker is live.
+            patience_s: Reading goes on after failures until there was no progress for so long.
+            lost: Notes messages that the broker has lost.
+            replicas: Whether to read from replicas while the primary does not answer.
         """
         self._running = running
         self._clock = clock
@@ -120,7 +194,7 @@ class RangeChunks:
                 turn += 1
                 if error.reason == "QUEUE_UNDER_REPAIR":
                     progress_s = self._clock.monotonic_s()  # The broker is working on it.
-                    # Each is tried at least once, however long the first was silent.
+                # Each is tried at least once, however long the first was silent.
                 left_s = progress_s + self._patience_s - self._clock.monotonic_s()
                 if not error.retriable or (left_s <= 0 and turn >= len(addresses)):
                     raise error from (None if error is failure else failure)

@@ -46,9 +46,8 @@ from ariane_admin.console.pages.messages import letter_query
 from ariane_admin.console.pages.overview import or_failure
 from ariane_admin.console.pages.replicas import REPLICA_CHANGES
 from ariane_admin.console.topic_purge import PURGE_CHANGES
-from ariane_admin.group_kinds import gets_returned
-from ariane_admin.retention import retention_attribute
 from ariane_admin.times import length_of_time
+from ariane_admin.topic_attributes import retention_attribute
 
 _ENDS: Final = {
     CONSUME_OUTCOME_RETRY: "failed and would have it again",

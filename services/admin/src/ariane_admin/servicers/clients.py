@@ -12,15 +12,17 @@ from ariane.admin.v1 import client_service_pb2 as client_pb
 from ariane.admin.v1.client_service_pb2_grpc import ClientServiceServicer
 from ariane.broker.v1 import client_service_pb2 as broker_pb
 from ariane.broker.v1.broker_service_pb2 import DisconnectClientRequest
+from ariane.broker.v1.topic_producer_pb2 import ListProducersRequest, TopicProducer
 from ariane.common.v1.error_reason_pb2 import ErrorReason
-from ariane_admin.asking.attached_clients import attached_clients
+from ariane_admin.asking.answers import Answers
 from ariane_admin.asking.cluster_doors import (
     CALL_SECONDS_MAX,
+    ClusterDoors,
+    all_pages,
     answer_of,
     answer_to_question,
     broker_peer,
 )
-from ariane_admin.asking.topic_producers import producer_key, topic_producers
 from ariane_admin.servicers.cluster_access import ClusterAccess
 from ariane_sdk import LiveBroker
 from ariane_sdk.errors import CallError
@@ -42,7 +44,7 @@ class ClientServicer(ClientServiceServicer):
     async def before(self, method: str, request: Any) -> client_pb.ClusterClient | None:
         """The client as it is before it is disconnected."""
         answers = await self._cluster.answers()
-        return (await attached_clients(self._doors, answers)).get(request.client_id)
+        return (await _attached_clients(self._doors, answers)).get(request.client_id)
 
     async def ListClients(
         self, request: client_pb.ListClientsRequest, context: _Context
@@ -50,7 +52,7 @@ class ClientServicer(ClientServiceServicer):
         """List clients, by client id."""
         names = [request.broker_name] if request.broker_name else []
         answers = self._cluster.asking(await self._doors.primaries(names))
-        clients = await attached_clients(
+        clients = await _attached_clients(
             self._doors,
             answers,
             consumer_group=request.consumer_group,
@@ -73,12 +75,12 @@ class ClientServicer(ClientServiceServicer):
     ) -> client_pb.ListProducersResponse:
         """List who sends messages."""
         answers = await self._cluster.answers()
-        found = await topic_producers(
+        found = await _topic_producers(
             self._doors, answers, topic=request.topic, producer_group=request.producer_group
         )
         page = self._cluster.page(
             found,
-            lambda each: producer_key(each.producer),
+            lambda each: _producer_key(each.producer),
             request,
             scope=f"producers:{request.topic}:{request.producer_group}",
         )
@@ -93,7 +95,7 @@ class ClientServicer(ClientServiceServicer):
     ) -> client_pb.GetClientStateResponse:
         """Ask a client for its present state."""
         answers = await self._cluster.answers()
-        client = (await attached_clients(self._doors, answers)).get(request.client_id)
+        client = (await _attached_clients(self._doors, answers)).get(request.client_id)
         if client is None:
             raise _not_attached(request.client_id)
         [broker] = [b for b in answers.brokers if b.broker_name == client.broker_names[0]]
@@ -138,3 +140,99 @@ def _not_attached(client_id: str) -> ServiceError:
         f"no broker that answers has client {client_id!r}",
         {"client_id": client_id},
     )
+
+
+async def _attached_clients(
+    doors: ClusterDoors, answers: Answers, *, consumer_group: str = "", producer_group: str = ""
+) -> dict[str, client_pb.ClusterClient]:
+    """The clients by client id, each with the names of the brokers that it is attached to.
+
+    Args:
+        doors: Connections to the brokers.
+        answers: The brokers to ask; records silent ones.
+        consumer_group: Only members of this group; empty for all.
+        producer_group: Only producers of this group; empty for all.
+
+    Raises:
+        CallError: As ``Answers.ask``.
+    """
+
+    async def at(broker: LiveBroker) -> tuple[str, list[broker_pb.AttachedClient]]:
+        stub = doors.clients(broker.address)
+        found = await all_pages(
+            broker, stub.ListClients, broker_pb.ListClientsRequest(), lambda page: page.clients
+        )
+        return broker.broker_name, found
+
+    clients: dict[str, client_pb.ClusterClient] = {}
+    for broker_name, found in await answers.ask(at):
+        for client in found:
+            if _is_in(client.hello, consumer_group, producer_group):
+                entry = clients.setdefault(
+                    client.hello.client_id, client_pb.ClusterClient(client=client)
+                )
+                entry.broker_names.append(broker_name)
+    return clients
+
+
+def _is_in(hello: broker_pb.ClientHello, consumer_group: str, producer_group: str) -> bool:
+    consuming = {membership.consumer_group for membership in hello.memberships}
+    return consumer_group in {"", *consuming} and producer_group in {"", *hello.producer_groups}
+
+
+async def _topic_producers(
+    doors: ClusterDoors, answers: Answers, *, topic: str = "", producer_group: str = ""
+) -> list[client_pb.ClusterProducer]:
+    """Producers by topic, client id and host; one that sends to several brokers is one.
+
+    Args:
+        doors: Connections to the brokers.
+        answers: The brokers to ask; records silent ones.
+        topic: Only producers of this topic; empty for all.
+        producer_group: Only those that say this producer group; empty for all.
+
+    Raises:
+        CallError: As ``Answers.ask``.
+    """
+
+    async def at(broker: LiveBroker) -> tuple[str, list[TopicProducer]]:
+        stub = doors.clients(broker.address)
+        asked = ListProducersRequest(topic=topic)
+        found = await all_pages(broker, stub.ListProducers, asked, lambda page: page.producers)
+        return broker.broker_name, found
+
+    known: dict[tuple[str, ...], client_pb.ClusterProducer] = {}
+    for broker_name, found in await answers.ask(at):
+        for each in found:
+            if producer_group not in {"", each.producer_group}:
+                continue
+            key = _producer_key(each)
+            if key in known:
+                _add(known[key].producer, each)
+            else:
+                known[key] = client_pb.ClusterProducer(producer=each)
+            known[key].broker_names.append(broker_name)
+    return [known[key] for key in sorted(known)]
+
+
+def _producer_key(producer: TopicProducer) -> tuple[str, ...]:
+    """What is the same for a producer at all brokers."""
+    host = producer.address.rpartition(":")[0]
+    return (
+        producer.topic,
+        producer.client_id,
+        host,
+        producer.agent,
+        producer.producer_group,
+    )
+
+
+def _add(known: TopicProducer, more: TopicProducer) -> None:
+    """Add what another broker has noted."""
+    known.message_count += more.message_count
+    known.messages_per_second += more.messages_per_second
+    if more.first_time.ToNanoseconds() < known.first_time.ToNanoseconds():
+        known.first_time.CopyFrom(more.first_time)
+    if more.last_time.ToNanoseconds() > known.last_time.ToNanoseconds():
+        known.last_time.CopyFrom(more.last_time)
+        known.address = more.address

@@ -20,8 +20,8 @@ from ariane_admin.asking.cluster_doors import (
     answer_of,
     broker_peer,
 )
-from ariane_admin.asking.topic_attributes import set_attributes
 from ariane_admin.servicers.cluster_access import ClusterAccess
+from ariane_admin.topic_attributes import set_attributes
 from ariane_record.names import is_system_group, is_system_topic
 from ariane_sdk import LiveBroker
 from ariane_sdk.errors import ArianeError

@@ -13,8 +13,8 @@ from ariane_admin.asking.cluster_doors import (
     answer_of,
     broker_peer,
 )
-from ariane_admin.asking.topic_attributes import SHOWN_SINCE
 from ariane_admin.servicers.times import milliseconds_in, time_of
+from ariane_admin.topic_attributes import SHOWN_SINCE
 from ariane_record.names import is_system_topic
 from ariane_sdk import LiveBroker
 from ariane_servicekit import ServiceError, field_invalid

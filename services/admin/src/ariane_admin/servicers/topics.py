@@ -26,9 +26,9 @@ from ariane_admin.asking.cluster_doors import (
     answer_to_question,
     broker_peer,
 )
-from ariane_admin.asking.topic_attributes import set_attributes
 from ariane_admin.servicers.cluster_access import ClusterAccess, topic_not_found
 from ariane_admin.servicers.topic_purge import check_purge, purged
+from ariane_admin.topic_attributes import set_attributes
 from ariane_record.names import reply_topic
 from ariane_sdk import LiveBroker
 from ariane_sdk.errors import CallError, RouteNotFound, TopicExists, TopicNotFound

@@ -25,7 +25,7 @@ from ariane_sdk.message import ReceivedMessage
 class _Taken:
     """Messages that were taken from the window together, and which of them are finished."""
 
-    __slots__ = ("_done", "_first_offset", "_place_of", "delivery", "left_count")
+    __slots__ = ("_done", "_place_of", "delivery", "left_count")
 
     def __init__(self, delivery: Delivery) -> None:
         self.delivery = delivery

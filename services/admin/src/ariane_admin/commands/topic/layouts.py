@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from ariane.admin.v1.topic_service_pb2 import GetTopicResponse, TopicPlacement
 from ariane_admin.commands.topic.words import message_type_word, permission_word
-from ariane_admin.retention import retention_text
 from ariane_admin.terminal.output import Row
 from ariane_admin.times import moment_text
+from ariane_admin.topic_attributes import retention_text
 
 
 def layout_rows(answer: GetTopicResponse) -> list[Row]:

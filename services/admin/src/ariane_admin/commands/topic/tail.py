@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import aclosing
+from datetime import datetime
 from typing import Final
 
 import click
@@ -11,13 +13,12 @@ from ariane_admin.asking.cluster_doors import PATIENCE_S
 from ariane_admin.asking.connection import run_async
 from ariane_admin.asking.options import question_options
 from ariane_admin.messages.message_lines import as_row
-from ariane_admin.messages.newest_messages import newest_messages
 from ariane_admin.messages.queue_tail import follow_from
 from ariane_admin.terminal.client_warnings import say_warning
 from ariane_admin.terminal.error_statuses import reasoned
 from ariane_admin.terminal.output import Output
 from ariane_record.control_characters import shown
-from ariane_sdk import QueueReader, ReceivedMessage
+from ariane_sdk import MessageQueue, QueueReader, ReceivedMessage
 from ariane_sdk.errors import BodyDamaged
 
 LAST_MAX: Final = 10_000
@@ -58,7 +59,7 @@ async def _tail(
 ) -> None:
     async with QueueReader(name_servers, patience_s=PATIENCE_S) as reader:
         bounds = await reader.bounds(topic)
-        for message in await newest_messages(reader, bounds, last):
+        for message in await _newest_messages(reader, bounds, last):
             _write(message, output)
         if no_follow:
             return
@@ -68,8 +69,35 @@ async def _tail(
                 _write(message, output)
 
 
+async def _newest_messages(
+    reader: QueueReader, bounds: Mapping[MessageQueue, tuple[int, int]], count: int
+) -> list[ReceivedMessage]:
+    """The newest messages of all queues together, in the order in which they were stored.
+
+    Args:
+        reader: Reads them.
+        bounds: The first queue offset, and that behind the last, of each queue.
+        count: The most messages.
+
+    Raises:
+        CallError: A broker did not answer.
+    """
+    found: list[ReceivedMessage] = []
+    for queue, (begin, end) in sorted(bounds.items()):
+        async for columns in reader.read_range(queue, max(begin, end - count), end):
+            found += (ReceivedMessage(view, queue) for view in columns.iter_messages())
+    # Queues of one broker share a log; brokers only their clocks.
+    found.sort(key=_stored_order)
+    return found[-count:] if count else []
+
+
+def _stored_order(message: ReceivedMessage) -> tuple[datetime, str, int]:
+    """What messages are sorted by: time, then the broker's own order."""
+    return message.store_time, message.message_queue.broker_name, message.commit_log_offset
+
+
 def _write(message: ReceivedMessage, output: Output) -> None:
-    """One message as a line; a body that cannot be read is told, and passed over."""
+    """Write one message as a line; one whose body cannot be read is passed over with a warning."""
     try:
         if output.for_programs:
             output.line(as_row(message))

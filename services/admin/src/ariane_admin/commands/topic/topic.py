@@ -33,10 +33,10 @@ from ariane_admin.commands.topic.words import (
     permission_word,
 )
 from ariane_admin.counted import counted
-from ariane_admin.retention import NO_RETENTION, retention_text
 from ariane_admin.terminal.client_warnings import say_warning
 from ariane_admin.terminal.confirmation import confirm, dry_run_option, yes_option
 from ariane_admin.terminal.output import Output, Row
+from ariane_admin.topic_attributes import NO_RETENTION, retention_text
 from ariane_sdk import MessageQueue
 from ariane_sdk.errors import TopicNotFound
 

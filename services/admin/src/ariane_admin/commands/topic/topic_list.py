@@ -11,8 +11,8 @@ from ariane_admin.asking.options import question_options
 from ariane_admin.asking.partial_answers import write_rows
 from ariane_admin.asking.questions import answered
 from ariane_admin.commands.topic.words import message_type_word, permission_word
-from ariane_admin.retention import retention_text
 from ariane_admin.terminal.output import Output, Row
+from ariane_admin.topic_attributes import retention_text
 
 _COLUMNS: Final = (
     *("topic", "brokers", "read_queues", "write_queues"),

@@ -11,7 +11,6 @@ from ariane.admin.v1 import client_service_pb2 as client_pb
 from ariane.admin.v1 import topic_service_pb2 as topic_pb
 from ariane.common.v1.message_pb2 import MessageType
 from ariane.namesrv.v1.route_pb2 import TopicPermission
-from ariane_admin.asking.topic_attributes import SHOWN_SINCE
 from ariane_admin.console.api import Asker, silence
 from ariane_admin.console.blocks import (
     Cell,
@@ -25,7 +24,7 @@ from ariane_admin.console.blocks import (
     to,
     yes,
 )
-from ariane_admin.retention import retention_text
+from ariane_admin.topic_attributes import SHOWN_SINCE, retention_text
 
 SECTION: Final = "Topics"
 

@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ariane_admin.asking.leader_balance import Move, SetStanding, moves_of
+from ariane_admin.commands.broker.ha_balance import Move, SetStanding, moves_of
 
 MACHINES = ("a", "b", "c")
 

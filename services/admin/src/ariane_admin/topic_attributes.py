@@ -1,4 +1,4 @@
-"""For how long a topic shows its messages, for people."""
+"""The attributes of topics: those of their definitions, and what a purge has left."""
 
 from __future__ import annotations
 
@@ -8,13 +8,25 @@ from typing import Final
 from ariane.broker.v1.topic_service_pb2 import Topic
 from ariane_admin.times import length_text
 
+SHOWN_SINCE: Final = "shown.since.ms"
+"""The attribute of a topic: messages that were stored before this time are shown to nobody."""
+
 RETENTION: Final = "retention.ms"
-"""The attribute of a topic."""
+"""The attribute of a topic: for how long it shows its messages, in milliseconds."""
 
 NO_RETENTION: Final = "broker's"
 """What stands for a topic without a retention time of its own."""
 
 _MILLISECOND: Final = timedelta(milliseconds=1)
+
+
+def set_attributes(topic: Topic) -> dict[str, str]:
+    """The attributes that belong to the definition of a topic.
+
+    Not what was purged: each broker has a time of its own, and an old definition shows nothing
+    again.
+    """
+    return {name: text for name, text in topic.attributes.items() if name != SHOWN_SINCE}
 
 
 def retention_text(topic: Topic) -> str:
