@@ -168,6 +168,18 @@ def to(*parts: str, **query: str) -> str:
     return f"{path}?{urlencode(given)}" if given else path
 
 
+def next_page(answer: object, *parts: str, **query: str) -> str:
+    """The path of the next page of a list; empty on its last page.
+
+    Args:
+        answer: The answer with the present page.
+        parts: As of ``to``.
+        query: As of ``to``: the search of the present page.
+    """
+    token: str = getattr(answer, "next_page_token")  # noqa: B009 - as in ``moment``.
+    return to(*parts, **query, token=token) if token else ""
+
+
 def number(value: float, unit: str = "") -> Cell:
     """A number with separators."""
     text = f"{value:,.0f}" if value == int(value) or value >= 100 else f"{value:,.1f}"
@@ -200,3 +212,12 @@ def yes(*, is_so: bool, bad: bool = False) -> Cell:
     if is_so:
         return Cell("yes", kind="bad" if bad else "good")
     return Cell("no", kind="quiet" if bad else "bad")
+
+
+def moment(thing: object, field: str) -> str:
+    """An instant of a message, for people; empty if it is absent."""
+    has = getattr(thing, "HasField")  # noqa: B009 - generated classes share no base with types
+    if not has(field):
+        return ""
+    text: str = getattr(thing, field).ToDatetime().isoformat(" ", "seconds")
+    return f"{text} UTC"

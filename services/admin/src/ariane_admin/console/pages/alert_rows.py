@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from ariane.admin.v1 import alert_service_pb2 as alert_pb
-from ariane_admin.console.blocks import Cell, Table, number, to
-from ariane_admin.console.pages.topics import moment
+from ariane_admin.console.blocks import Cell, Table, moment, number, to
 
 WORDS: Final[dict[int, str]] = {
     alert_pb.ALERT_FIGURE_LAG_MESSAGE_COUNT: "Messages not consumed yet",

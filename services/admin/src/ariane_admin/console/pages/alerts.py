@@ -16,8 +16,8 @@ from ariane_admin.console.blocks import (
     Notice,
     Page,
     Table,
+    next_page,
     span,
-    to,
 )
 from ariane_admin.console.pages.alert_rows import WORDS, alerts_table, figure_value
 
@@ -38,9 +38,7 @@ async def alerts(ask: Asker, request: Request) -> Page:
     search = Form(
         "", "/alerts", (Input("ended", "Those too that ended", ended, "checkbox"),), "Show", "get"
     )
-    token = answer.next_page_token
-    more = to("alerts", ended=ended, token=token) if token else ""
-    table = alerts_table("", answer.alerts, more)
+    table = alerts_table("", answer.alerts, next_page(answer, "alerts", ended=ended))
     rules = Table(
         "What is watched",
         ("Figure", "Bound", "Out of it for"),

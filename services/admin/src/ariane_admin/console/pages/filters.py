@@ -23,11 +23,12 @@ from ariane_admin.console.blocks import (
     Notice,
     Page,
     Table,
+    moment,
+    next_page,
     size,
     to,
 )
 from ariane_admin.console.change import Change, Given
-from ariane_admin.console.pages.topics import moment
 
 SECTION: Final = "Filters"
 
@@ -56,13 +57,12 @@ async def filters(ask: Asker, request: Request) -> Page:
             raise
         return Page("Filters", [Notice(error.details() or "No FilterServer answers.")], SECTION)
     search = Form("", "/filters", (Input("name", "Name", asked.filter, "search"),), "Search", "get")
-    more = to("filters", name=asked.filter, token=answer.next_page_token)
     table = Table(
         "",
         ("Filter", "Language", "Size", "State", "Groups", "FilterServers", "Uploaded"),
         [_row(each) for each in answer.filters],
         "No filter is uploaded.",
-        more if answer.next_page_token else "",
+        next_page(answer, "filters", name=asked.filter),
     )
     return Page("Filters", [*silence(answer), search, table, _UPLOAD], SECTION)
 

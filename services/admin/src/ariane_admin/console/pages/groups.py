@@ -29,12 +29,13 @@ from ariane_admin.console.blocks import (
     Notice,
     Page,
     Table,
+    moment,
+    next_page,
     number,
     to,
     yes,
 )
 from ariane_admin.console.pages.overview import RECEIVING, chart, or_failure, receiving_cells
-from ariane_admin.console.pages.topics import moment
 from ariane_admin.group_kinds import kind_texts, query_text
 from ariane_record.names import is_system_topic
 
@@ -69,9 +70,7 @@ async def groups(ask: Asker, request: Request) -> Page:
         )
         for each in answer.groups
     ]
-    more = (
-        to("groups", prefix=prefix, token=answer.next_page_token) if answer.next_page_token else ""
-    )
+    more = next_page(answer, "groups", prefix=prefix)
     search = Form(
         "", "/groups", (Input("prefix", "Name begins with", prefix, "search"),), "Search", "get"
     )
@@ -135,7 +134,7 @@ async def group(ask: Asker, request: Request) -> Page:
         blocks.append(holds_table(members))
     if conflicts.conflicts:
         blocks.append(_conflicts(conflicts))
-    more = to("groups", name, token=queues.next_page_token) if queues.next_page_token else ""
+    more = next_page(queues, "groups", name)
     blocks += [_queues(queues, more), *_forms(found, paused=paused)]
     return Page(name, blocks, SECTION, trail=[Cell("Groups", "/groups")])
 
@@ -143,11 +142,12 @@ async def group(ask: Asker, request: Request) -> Page:
 async def clients(ask: Asker, request: Request) -> Page:
     """Live producers and consumers."""
     query = request.query_params
+    consuming, producing = query.get("group", ""), query.get("producers", "")
     answer = await ask(
         ask.api.clients.ListClients,
         client_pb.ListClientsRequest(
-            consumer_group=query.get("group", ""),
-            producer_group=query.get("producers", ""),
+            consumer_group=consuming,
+            producer_group=producing,
             page_token=query.get("token", ""),
         ),
     )
@@ -167,13 +167,13 @@ async def clients(ask: Asker, request: Request) -> Page:
         "",
         "/clients",
         (
-            Input("group", "Consumer group", query.get("group", ""), "search"),
-            Input("producers", "Producer group", query.get("producers", ""), "search"),
+            Input("group", "Consumer group", consuming, "search"),
+            Input("producers", "Producer group", producing, "search"),
         ),
         "Search",
         "get",
     )
-    more = to("clients", token=answer.next_page_token) if answer.next_page_token else ""
+    more = next_page(answer, "clients", group=consuming, producers=producing)
     columns = ("Client", "From", "SDK", "Consumes for", "Produces for", "Brokers", "Since")
     table = Table("", columns, rows, "No client is attached.", more)
     return Page("Clients", [search, *silence(answer), table], "Clients")

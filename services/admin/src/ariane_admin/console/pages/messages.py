@@ -26,13 +26,14 @@ from ariane_admin.console.blocks import (
     Notice,
     Page,
     Table,
+    moment,
+    next_page,
     number,
     size,
     span,
     to,
 )
 from ariane_admin.console.change import NotDone
-from ariane_admin.console.pages.topics import moment
 
 SECTION: Final = "Messages"
 SHOWN_BYTES: Final = 120
@@ -83,8 +84,7 @@ async def messages(ask: Asker, request: Request) -> Page:
     if key:
         asked.key = key
     answer = await ask(ask.api.messages.QueryMessages, asked)
-    token = answer.next_page_token
-    more = to("messages", topic=topic, key=key, begin=begin, end=end, token=token) if token else ""
+    more = next_page(answer, "messages", topic=topic, key=key, begin=begin, end=end)
     return Page("Messages", [search, *silence(answer), _table(answer.messages, more)], SECTION)
 
 
@@ -163,8 +163,7 @@ async def dead_letters(ask: Asker, request: Request) -> Page:
     )
     answer = await ask(ask.api.dead_letters.ListDeadLetters, asked)
     given = {name: query.get(name, "") for name in ("group", "topic", "key", "redriven")}
-    token = answer.next_page_token
-    more = to("dead-letters", **given, token=token) if token else ""
+    more = next_page(answer, "dead-letters", **given)
     named = [Input(name, value=value, kind="hidden") for name, value in given.items() if value]
     blocks: list[Block] = [
         search,

@@ -27,6 +27,8 @@ from ariane_admin.console.blocks import (
     Notice,
     Page,
     Table,
+    moment,
+    next_page,
     number,
     size,
     to,
@@ -34,7 +36,7 @@ from ariane_admin.console.blocks import (
 )
 from ariane_admin.console.pages.limits import uses_table
 from ariane_admin.console.pages.replicas import replica_blocks
-from ariane_admin.console.pages.topics import moment
+from ariane_servicekit.security.limits.meter import FIGURE_WORDS, SUBJECT_WORDS
 
 SERVICES: Final = tuple((name, name) for name in ("broker", "namesrv", "txn-checker", "admin"))
 
@@ -52,7 +54,7 @@ async def cluster(ask: Asker, request: Request) -> Page:
     token = request.query_params.get("token", "")
     answer = await ask(ask.api.cluster.ListBrokers, cluster_pb.ListBrokersRequest(page_token=token))
     servers = await ask(ask.api.cluster.ListNameServers, cluster_pb.ListNameServersRequest())
-    more = to("cluster", token=answer.next_page_token) if answer.next_page_token else ""
+    more = next_page(answer, "cluster")
     columns = (
         *("Broker", "Id", "Address", "Version", "Takes messages", "Led away", "Disk"),
         *("In a second", "Out a second", "Clients", "State"),
@@ -153,8 +155,7 @@ async def transactions(ask: Asker, request: Request) -> Page:
     ]
     columns = ("Transaction", "Topic", "Producers", "Keys", "Stored", "Asked", "Next question")
     given = {"group": asked.producer_group, "topic": asked.topic, "parked": parked}
-    token = answer.next_page_token
-    more = to("transactions", **given, token=token) if token else ""
+    more = next_page(answer, "transactions", **given)
     decide = Form(
         "End a transaction",
         "/transactions/decide",
@@ -230,7 +231,7 @@ async def audit(ask: Asker, request: Request) -> Page:
         "Search",
         "get",
     )
-    more = to("audit", **given, token=answer.next_page_token) if answer.next_page_token else ""
+    more = next_page(answer, "audit", **given)
     columns = ("When", "Who", "From", "What", "Of what", "Outcome", "Reason", "")
     table = Table("", columns, rows, "Nothing was changed.", more)
     return Page("Audit trail", [seal, search, table], "Audit")

@@ -19,6 +19,8 @@ from ariane_admin.console.blocks import (
     Input,
     Page,
     Table,
+    moment,
+    next_page,
     number,
     size,
     to,
@@ -67,7 +69,7 @@ async def topics(ask: Asker, request: Request) -> Page:
         "Retention",
         "",
     )
-    more = to("topics", prefix=prefix, system=system, token=answer.next_page_token)
+    more = next_page(answer, "topics", prefix=prefix, system=system)
     search = Form(
         "",
         "/topics",
@@ -78,7 +80,7 @@ async def topics(ask: Asker, request: Request) -> Page:
         "Search",
         "get",
     )
-    table = Table("", columns, rows, "No topic.", more if answer.next_page_token else "")
+    table = Table("", columns, rows, "No topic.", more)
     return Page("Topics", [search, *silence(answer), table, _creation()], SECTION)
 
 
@@ -94,7 +96,7 @@ async def topic(ask: Asker, request: Request) -> Page:
         ),
     )
     senders = await ask(ask.api.clients.ListProducers, client_pb.ListProducersRequest(topic=name))
-    more = to("topics", name, token=queues.next_page_token) if queues.next_page_token else ""
+    more = next_page(queues, "topics", name)
     groups = [[Cell(each, to("groups", each))] for each in found.consumer_groups]
     return Page(
         name,
@@ -271,15 +273,6 @@ def _sending(name: str) -> Form:
         ),
         "Send",
     )
-
-
-def moment(thing: object, field: str) -> str:
-    """An instant of a message, for people; empty if it is absent."""
-    has = getattr(thing, "HasField")  # noqa: B009 - generated classes share no base with types
-    if not has(field):
-        return ""
-    text: str = getattr(thing, field).ToDatetime().isoformat(" ", "seconds")
-    return f"{text} UTC"
 
 
 def _permission(value: TopicPermission.ValueType) -> str:

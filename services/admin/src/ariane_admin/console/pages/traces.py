@@ -8,8 +8,16 @@ from starlette.requests import Request
 
 from ariane.admin.v1 import message_service_pb2 as message_pb
 from ariane_admin.console.api import Asker, silence
-from ariane_admin.console.blocks import Cell, Form, Input, Notice, Page, Table, to
-from ariane_admin.console.pages.topics import moment
+from ariane_admin.console.blocks import (
+    Cell,
+    Form,
+    Input,
+    Notice,
+    Page,
+    Table,
+    moment,
+    next_page,
+)
 
 SECTION: Final = "Traces"
 
@@ -41,8 +49,7 @@ async def traces(ask: Asker, request: Request) -> Page:
         ),
     )
     rows = [_row(trace) for trace in answer.traces]
-    token = answer.next_page_token
-    more = to("traces", unique_id=unique_id, token=token) if token else ""
+    more = next_page(answer, "traces", unique_id=unique_id)
     columns = ("Began", "What", "Group", "Client", "Attempt", "Took", "How", "Trace")
     table = Table("Its life", columns, rows, "Nobody told of it.", more)
     return Page("Traces", [search, *silence(answer), table], SECTION)
