@@ -28,7 +28,7 @@ from ariane.broker.v1.offset_service_pb2 import (
 )
 from ariane.broker.v1.offset_service_pb2_grpc import OffsetServiceStub
 from ariane_admin.commands.group.group_rows import group_row
-from ariane_admin.group_kinds import query_text
+from ariane_admin.group_texts import query_text
 from ariane_sdk import (
     ClusterClient,
     Message,

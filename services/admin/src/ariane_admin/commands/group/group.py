@@ -18,7 +18,7 @@ from ariane_admin.commands.group.group_rows import (
     lag_row,
     member_row,
 )
-from ariane_admin.group_kinds import query_text
+from ariane_admin.group_texts import query_text
 from ariane_admin.terminal.client_warnings import say_warning
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_admin.terminal.output import Output, first_of

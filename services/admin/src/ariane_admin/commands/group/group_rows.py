@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Final
 
 from ariane.admin.v1.group_service_pb2 import ClusterGroup
 from ariane.admin.v1.lag_service_pb2 import QueueLag
 from ariane.broker.v1 import client_service_pb2 as client_pb
 from ariane.broker.v1.client_question_pb2 import HoldReason, QueueHold
-from ariane_admin.group_kinds import kind_texts
+from ariane_admin.group_texts import kind_texts, paused_on, subscriptions_of
 from ariane_admin.times import moment_text
-from ariane_record.names import retry_topic
 
 _MODELS: Final = {
     client_pb.CONSUME_MODEL_BROADCASTING: "broadcasting",
@@ -32,9 +30,7 @@ def group_row(group: ClusterGroup) -> dict[str, Any]:
         "ready": None if receiving is None else receiving.ready_count,
         "expired": group.expired_count,
         "oldest": moment_text(group, "oldest_store_time"),
-        "paused": sorted(
-            part.broker_name for part in group.placements if not part.group.consume_enabled
-        ),
+        "paused": paused_on(group),
     }
 
 
@@ -69,16 +65,6 @@ def member_row(member: client_pb.GroupMember) -> dict[str, Any]:
         "model": _MODELS.get(member.membership.model, "clustering"),
         "away": member.away,
         "subscriptions": subscriptions_of(member),
-    }
-
-
-def subscriptions_of(member: client_pb.GroupMember) -> Mapping[str, str]:
-    """The filter of each subscribed topic, without the retry topic that all members have."""
-    returning = retry_topic(member.membership.consumer_group)
-    return {
-        each.topic: each.filter.text
-        for each in member.membership.subscriptions
-        if each.topic != returning
     }
 
 

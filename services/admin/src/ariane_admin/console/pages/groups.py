@@ -36,7 +36,7 @@ from ariane_admin.console.blocks import (
     yes,
 )
 from ariane_admin.console.pages.overview import RECEIVING, chart, or_failure, receiving_cells
-from ariane_admin.group_kinds import kind_texts, query_text
+from ariane_admin.group_texts import kind_texts, paused_on, query_text, subscriptions_of
 from ariane_record.names import is_system_topic
 
 SECTION: Final = "Groups"
@@ -106,7 +106,7 @@ async def group(ask: Asker, request: Request) -> Page:
     )
     found = answer.group
     query = query_text(found)
-    paused = any(not each.group.consume_enabled for each in found.placements)
+    paused = bool(paused_on(found))
     blocks: list[Block] = [
         *silence(answer),
         Fields(
@@ -212,9 +212,8 @@ def _members(answer: group_pb.ListGroupMembersResponse) -> Table:
             Cell(f"{each.member.address}, away" if each.member.away else each.member.address),
             Cell(
                 ", ".join(
-                    f"{s.topic} {s.filter.text}".strip()
-                    for s in each.member.membership.subscriptions
-                    if not s.topic.startswith("%RETRY%")
+                    f"{topic} {text}".strip()
+                    for topic, text in subscriptions_of(each.member).items()
                 )
             ),
             number(len(each.assignment)),

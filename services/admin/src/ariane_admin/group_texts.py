@@ -1,11 +1,14 @@
-"""How a consumer group consumes, as text for the terminal and the console."""
+"""What is said of a consumer group in the terminal and in the console."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from ariane.admin.v1 import group_service_pb2 as group_pb
+from ariane.broker.v1.client_service_pb2 import GroupMember
 from ariane_admin.times import moment_text
+from ariane_record.names import retry_topic
 
 _GROUP_KINDS: Final = {
     group_pb.GROUP_KIND_PUSH: "push",
@@ -35,3 +38,18 @@ def query_text(group: group_pb.ClusterGroup) -> str | None:
     query = group.stream_query
     moment = moment_text(query, "last_store_time")
     return f"{query.engine} at {query.address}, last heard of {moment}"
+
+
+def paused_on(group: group_pb.ClusterGroup) -> Sequence[str]:
+    """The brokers on which an operator has paused a group."""
+    return sorted(each.broker_name for each in group.placements if not each.group.consume_enabled)
+
+
+def subscriptions_of(member: GroupMember) -> Mapping[str, str]:
+    """The filter of each subscribed topic, without the retry topic that all members have."""
+    returning = retry_topic(member.membership.consumer_group)
+    return {
+        each.topic: each.filter.text
+        for each in member.membership.subscriptions
+        if each.topic != returning
+    }
