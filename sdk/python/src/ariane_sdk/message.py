@@ -205,16 +205,16 @@ class ReceivedMessage(MessageView):
 
     A compressed body is decompressed on first access; if that fails, the access raises
     ``BodyDamaged``.
-
-    Attributes:
-        message_queue: The queue it came from.
-        receipt: Settles it; only messages of a ``ReceiveConsumer`` have one.
     """
 
     __slots__ = ("message_queue", "receipt")
 
+    message_queue: MessageQueue
+    """The queue it came from."""
+
     if TYPE_CHECKING:  # A slot that most messages leave empty.
         receipt: Receipt
+        """Settles it; only messages of a ``ReceiveConsumer`` have one."""
 
     @property
     def attempts(self) -> int:

@@ -93,7 +93,7 @@ async def test_pulls_are_back_a_quarter_of_the_outage_after_their_broker():
         source=BrokerSource("broker-a", lambda: ""),
         on_trouble=lambda _topic, _error: None,
         damaged_bodies=DamagedBodies(None),
-        lost=LostMessages(fails=False),
+        lost_messages=LostMessages(fails=False),
         on_fatal=lambda _error: None,
         on_lost=lambda _queue, _error: None,
         lock_epoch_of=lambda _queue: None,

@@ -81,7 +81,7 @@ class OwnedQueues:
     ) -> None:
         """Own nothing yet; ``locks`` is None unless queues are consumed in order.
 
-        ``on_lost`` is called when a queue was dropped which may fall to this consumer again,
+        ``on_lost`` is called when a queue was dropped that may fall to this consumer again,
         ``on_fatal`` when the group does not let this consumer in any longer.
         """
         self.others_left_s: Callable[[], float] = float
@@ -248,9 +248,7 @@ class OwnedQueues:
         """The broker's advice for a queue, as of when it was taken over."""
         return self._keeping.caution_of(queue)
 
-    async def report_in_work(
-        self, queue: MessageQueue, consumer_offset: int, in_work: InWork
-    ) -> None:
+    async def report(self, queue: MessageQueue, consumer_offset: int, in_work: InWork) -> None:
         """Report the messages in work to the broker of a queue.
 
         Raises:
@@ -258,7 +256,7 @@ class OwnedQueues:
         """
         broker = self.broker_of(queue)
         position = position_to_store(self._owned.get(queue), consumer_offset)
-        error = await self._keeping.report_in_work(broker, queue, position, in_work)
+        error = await self._keeping.report(broker, queue, position, in_work)
         if error is not None:
             if error.reason in LOST_REASONS:
                 self.drop(queue, error)

@@ -249,7 +249,7 @@ class PushConsumer:
             queue: MessageQueue, begin_offset: int, on_room: Callable[[], None]
         ) -> QueueWork:
             owned = self._life.owned
-            care = DeliveryCare(gate, owned.caution_of(queue), owned.report_in_work)
+            care = DeliveryCare(gate, owned.caution_of(queue), owned.report)
             if self._plan.ordered:
                 grouped = settings.queue_concurrency > 1
                 make_ordered = GroupedQueueWork if grouped else OrderedQueueWork

@@ -9,19 +9,11 @@ _NO_METADATA: Mapping[str, str] = MappingProxyType({})
 
 
 class ArianeError(Exception):
-    """Root of all errors of this package.
-
-    Attributes:
-        reason: The reason, as a word that never changes: the name of an ``ErrorReason`` of the
-            contract without its prefix, or one of the client's own.
-        outcome_unknown: Whether the call may have taken effect nevertheless.
-        retriable: Whether the same call may succeed later, or elsewhere.
-        retry_after_s: How long the service asks to wait before a retry, in seconds; 0 if it does
-            not say.
-        metadata: The numbers and names in the text.
-    """
+    """Root of all errors of this package."""
 
     reason = "UNSPECIFIED"
+    """The reason, as a word that never changes: the name of an ``ErrorReason`` of the contract
+    without its prefix, or one of the client's own."""
 
     def __init__(
         self,
@@ -37,6 +29,10 @@ class ArianeError(Exception):
         if reason:
             self.reason = reason
         self.outcome_unknown = outcome_unknown
+        """Whether the call may have taken effect nevertheless."""
         self.retriable = retriable
+        """Whether the same call may succeed later, or elsewhere."""
         self.retry_after_s = retry_after_s
+        """How long the service asks to wait before a retry, in seconds; 0 if it does not say."""
         self.metadata = metadata
+        """The numbers and names in the text."""

@@ -153,7 +153,7 @@ class OffsetFile:
             queue_offset = min(known.queue_offset, kept.queue_offset)
             self._offsets[queue] = QueuePosition(queue_offset, kept.log_epoch)
 
-    async def report_in_work(
+    async def report(
         self, broker: BrokerRoute, queue: MessageQueue, position: QueuePosition, in_work: InWork
     ) -> CallError | None:
         """Store the offset; no broker needs a report."""

@@ -86,7 +86,7 @@ class OffsetKeeping(Protocol):
         """
         ...
 
-    async def report_in_work(
+    async def report(
         self, broker: BrokerRoute, queue: MessageQueue, position: QueuePosition, in_work: InWork
     ) -> CallError | None:
         """Store the offset of one queue, and report the messages in work there.
@@ -178,7 +178,7 @@ class BrokerOffsets:
     def note_cut(self, queue: MessageQueue, kept: QueuePosition) -> None:
         """Do nothing: the broker stores no offset beyond its own log."""
 
-    async def report_in_work(
+    async def report(
         self, broker: BrokerRoute, queue: MessageQueue, position: QueuePosition, in_work: InWork
     ) -> CallError | None:
         """Report the messages in work to the broker."""

@@ -98,16 +98,22 @@ class PullLoop:
         on_lost: Callable[[MessageQueue, CallError], None],
         lock_epoch_of: Callable[[MessageQueue], int | None],
         damaged_bodies: DamagedBodies,
-        lost: LostMessages,
+        lost_messages: LostMessages,
         on_fatal: Callable[[CallError], None],
     ) -> None:
         """Start without queues.
 
-        ``source`` is the broker, or the FilterServers beside it. ``on_trouble`` is called with a
-        topic and an error when the route may be out of date, ``on_lost`` when another member has
-        locked a queue. ``damaged_bodies`` gives up messages that columns or filters cannot read.
-        ``lost`` hears of messages that the broker has lost; ``on_fatal`` is called if they end the
-        consumer.
+        Args:
+            broker_name: The broker.
+            connections: The client's connections.
+            plan: What the consumer is to be.
+            source: The broker, or the FilterServers beside it.
+            on_trouble: Called with a topic and an error when the route may be out of date.
+            on_lost: Called when another member has locked a queue.
+            lock_epoch_of: The epoch of the lock of a queue; None without a lock.
+            damaged_bodies: Gives up messages that columns or filters cannot read.
+            lost_messages: Notes messages that the broker has lost.
+            on_fatal: Called when lost messages end the consumer.
         """
         self.broker_name = broker_name
         self._connections = connections
@@ -119,7 +125,7 @@ class PullLoop:
         self._on_trouble = on_trouble
         self._on_lost = on_lost
         self._damaged_bodies = damaged_bodies
-        self._lost = lost
+        self._lost_messages = lost_messages
         self._on_fatal = on_fatal
         self._requests = PullRequests(plan, lock_epoch_of)
         self._owned: dict[QueueKey, OwnedQueue] = {}
@@ -433,7 +439,7 @@ class PullLoop:
     def _take_messages_in(self, owned: OwnedQueue, pulled: PulledRecords) -> BodiesDamaged | None:
         begin = owned.window.next_pull_offset
         try:
-            self._lost.note(owned.queue, pulled.head.lost)
+            self._lost_messages.note(owned.queue, pulled.head.lost)
             if pulled.message_count:
                 self._fill(owned, pulled)
             else:

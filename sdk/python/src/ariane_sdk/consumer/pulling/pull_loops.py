@@ -49,8 +49,13 @@ class PullLoops:
     ) -> None:
         """Start without queues.
 
-        ``on_lost`` is called when another member has locked a queue, ``on_fatal`` when the group no
-        longer accepts this consumer. Only ordered consumers have ``locks``.
+        Args:
+            session: The parts of the client.
+            plan: What the consumer is to be.
+            locks: The locks of its queues; None unless queues are consumed in order.
+            on_lost: Called when another member has locked a queue.
+            on_fatal: Called when the group no longer accepts this consumer.
+            damaged_bodies: Gives up messages that columns or filters cannot read.
         """
         self._connections = session.connections
         self._routes = session.routes
@@ -61,7 +66,7 @@ class PullLoops:
         self._on_lost = on_lost
         self._on_fatal = on_fatal
         self._damaged_bodies = damaged_bodies
-        self._lost = LostMessages(
+        self._lost_messages = LostMessages(
             fails=plan.settings.fail_on_lost_messages,
             group=plan.group,
             meter_provider=plan.settings.meter_provider,
@@ -73,7 +78,7 @@ class PullLoops:
     @property
     def lost_count(self) -> int:
         """How many damaged messages were passed over."""
-        return self._lost.count
+        return self._lost_messages.count
 
     def add(self, owned: OwnedQueue) -> None:
         """Add a queue."""
@@ -124,7 +129,7 @@ class PullLoops:
                 on_trouble=self._suspect,
                 on_lost=self._on_lost,
                 damaged_bodies=self._damaged_bodies,
-                lost=self._lost,
+                lost_messages=self._lost_messages,
                 on_fatal=self._on_fatal,
                 lock_epoch_of=self._locks.epoch_of if self._locks is not None else lambda _: None,
             )
@@ -153,7 +158,7 @@ class PullLoops:
         """Upload the filters whose code is known to a FilterServer.
 
         Raises:
-            CallError: It takes one of them not.
+            CallError: It refuses one of them.
         """
         known = {
             each.uploaded.filter_version: each.uploaded.module

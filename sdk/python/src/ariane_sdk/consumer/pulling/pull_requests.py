@@ -73,7 +73,7 @@ class PullRequests:
         """Ask for as much of one queue as its window has room for."""
         window, settings = owned.window, self.plan.settings
         if owned.replica_begin is not None:
-            # The broker judges the epoch by what it was learnt of; messages are not wanted.
+            # The broker judges whether its log still has what came before; no message is wanted.
             return PullPosition(
                 topic=owned.queue.topic,
                 queue_id=owned.queue.queue_id,

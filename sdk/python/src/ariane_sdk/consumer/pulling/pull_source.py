@@ -122,13 +122,18 @@ class FilterServerSource:
         upload: Callable[[str], Awaitable[bool]],
         on_fatal: Callable[[CallError], None],
     ) -> None:
-        """Start with the FilterServer of the given number, which may be any.
+        """Ask none yet.
 
-        ``addresses`` returns those in the current route. After ``wait_s`` without any FilterServer
-        the consumer ends. ``broker_answers`` asks the broker itself; it raises ``CallError`` if the
-        broker does not answer. ``upload`` uploads the filters whose code the consumer has to the
-        FilterServer at an address, and returns whether there are any. ``on_fatal`` is called with
-        the reason when the consumer cannot go on.
+        Args:
+            broker_name: The broker.
+            addresses: Returns the FilterServers in the current route.
+            first: The number of the first one to ask, which may be any.
+            wait_s: After so long without any FilterServer the consumer ends.
+            clock: The client's clock.
+            broker_answers: Asks the broker itself; raises ``CallError`` if it does not answer.
+            upload: Uploads the filters whose code the consumer has to the FilterServer at an
+                address; returns whether there are any.
+            on_fatal: Called with the reason when the consumer cannot go on.
         """
         self.peer = f"the FilterServer of broker {broker_name}"
         self.hold_s_max = FILTER_SERVER_HOLD_S_MAX
