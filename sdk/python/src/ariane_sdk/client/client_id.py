@@ -14,7 +14,7 @@ def member_client_id(random: Random, group: str, member_name: str) -> str:
 
 
 def new_incarnation(random: Random) -> str:
-    """What tells a client from an earlier one of the same id, such as the worker it replaces."""
+    """What distinguishes a client from an earlier one of the same id, which it replaces."""
     return f"{random.getrandbits(96):024x}"
 
 

@@ -24,7 +24,7 @@ BREAKER_OPEN: Final = HOLD_REASON_BREAKER_OPEN
 CAUSE_LENGTH_MAX: Final = 255
 
 HoldKey: TypeAlias = tuple[str, int, int, int, int]
-"""What tells holds of one broker apart: topic, queue id, reason, queue offset, and how often the
+"""What distinguishes holds of one broker: topic, queue id, reason, queue offset, and how often the
 message was tried, of which only doubling counts."""
 
 

@@ -123,7 +123,7 @@ _Stub = TypeVar("_Stub")
 
 
 def _acting(acting_for: Callable[[], str]) -> Sequence[tuple[str, str]]:
-    """What a call of a member of the cluster tells of the user for whom it is made."""
+    """Metadata that names the user for whom a process of the cluster makes a call."""
     user = acting_for()
     return ((ACTING_KEY, user),) if user else ()
 
@@ -231,10 +231,10 @@ class Connections:
         return cast("Channel", MetadataChannel(channel, partial(_acting, acting_for)))
 
     def expect(self, address: str, expected: Expected) -> None:
-        """Take only a certain process at an address.
+        """Accept only a certain process at an address; a connection to another one ends.
 
-        By its certificate, for routes may lie; in plain text by what it tells, for addresses are
-        used again. A connection to another one ends.
+        Over TLS it is known by its certificate, for routes may lie; in plain text by what it says,
+        for an address may be used by another process later.
         """
         if self._expected.get(address) == expected:
             return
@@ -282,7 +282,7 @@ class Connections:
     def update_transactions(
         self, address: str, request: bytes, timeout_s: float
     ) -> Call[UpdateTransactionsResponse]:
-        """Store half messages of a broker, and end them; the request is encoded already."""
+        """End half messages of a broker; the request is encoded already."""
         method = self._method(address, _UPDATE_TRANSACTIONS)
         call: Call[UpdateTransactionsResponse] = method(request, timeout=timeout_s)
         return call

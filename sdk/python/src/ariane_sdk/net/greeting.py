@@ -26,11 +26,12 @@ _CALL_S: Final = 10.0
 _SILENT: Final = frozenset(
     {StatusCode.UNIMPLEMENTED, StatusCode.UNAUTHENTICATED, StatusCode.PERMISSION_DENIED}
 )
-"""From who tells nothing: no process of ours, or one that will refuse all calls of this client."""
+"""Statuses of a process that does not say who it is: it is none of ours, or will refuse all calls
+of this client."""
 
 
 class Greeting:
-    """Of one channel: awaited for each new connection."""
+    """Asks on each new connection of a channel who is there."""
 
     def __init__(
         self,
@@ -60,7 +61,7 @@ class Greeting:
             await self._before(connection)
         meant = self._expected()
         if meant.kinds and not meant.name:
-            return  # Of another kind, it refuses the calls, and clients say what it is not.
+            return  # Any of a kind will do; a process of another kind refuses the calls itself.
         ask = connection.unary_unary(
             _METHOD, GetProcessStateRequest.SerializeToString, GetProcessStateResponse.FromString
         )

@@ -29,7 +29,7 @@ _RENEWED_AT: Final = 0.5
 """The part of its time after which a login is renewed."""
 
 _AGAIN_S: Final = 5.0
-"""How long after one that failed."""
+"""How long after a failed renewal the next one follows."""
 
 _LEAST_S: Final = 0.1
 _NONCE_BYTES: Final = 32
@@ -37,7 +37,7 @@ _PREFIX: Final = b"ariane-login-v1\0"
 
 
 class Login:
-    """Of one client: awaited for each new connection."""
+    """Logs a client in on each of its new connections."""
 
     def __init__(self, source: CredentialSource, random: Random) -> None:
         """Take credentials from a source, which is asked for each login."""

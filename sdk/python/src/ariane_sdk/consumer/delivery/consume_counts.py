@@ -17,7 +17,7 @@ from ariane_sdk.message import ReceivedMessage
 WINDOW_S: Final = 30.0
 
 TOPICS_MAX: Final = 100
-"""Topics that are counted one by one, as many as one answer tells of."""
+"""Topics that are counted one by one, as many as one answer may have."""
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""Says in the log that an operator has paused the group: otherwise it would look like a hang."""
+"""Logs that an operator has paused the group: otherwise it would look like a hang."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class PauseNotice:
         self._brokers: set[str] = set()
 
     def refused(self, broker_name: str, error: CallError) -> None:
-        """Hear of a call that a broker has refused, for whatever reason."""
+        """Note a call that a broker has refused, for whatever reason."""
         if error.reason != PAUSED_REASON:
             return
         if not self._brokers:
@@ -25,7 +25,7 @@ class PauseNotice:
         self._brokers.add(broker_name)
 
     def answered(self, broker_name: str) -> None:
-        """Hear of a broker that gives messages."""
+        """Note a broker that gives messages."""
         if broker_name in self._brokers:
             self._brokers.remove(broker_name)
             if not self._brokers:

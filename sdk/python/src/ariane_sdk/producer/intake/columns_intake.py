@@ -51,7 +51,7 @@ _NOWHERE: Final = -1
 
 
 class ColumnOutcomes:
-    """Gathers outcomes."""
+    """The outcomes of a table's rows, gathered by column."""
 
     def __init__(self, row_count: int) -> None:
         self._broker = np.full(row_count, _NOWHERE, np.int32)
@@ -274,7 +274,7 @@ class ColumnsIntake:
             window = QueuedColumns(None, messages.slice(start, stop), rows[start:stop])
             queues = info.group_queues
             groups = window.messages.message_group
-            # A info without queues fails here, and the error says why.
+            # If the queues are not known, ``_encoded`` raises an error that says why.
             queue_of_row = java_hashes(groups) % max(1, len(queues))
             queue_of_row[(lengths_of(groups) == 0) | (not queues)] = _ANY_QUEUE
             for number in np.unique(queue_of_row).tolist():
