@@ -16,7 +16,7 @@ from time import perf_counter
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
-from ariane_sdk.checks.limits import check_timeout, checked_group, checked_topic
+from ariane_sdk.checks.limits import check_timeout, checked_topic
 from ariane_sdk.checks.local_filter import Local
 from ariane_sdk.checks.queue_arguments import (
     checked_count,
@@ -28,19 +28,12 @@ from ariane_sdk.checks.queue_arguments import (
 from ariane_sdk.checks.sql_filter import Sql
 from ariane_sdk.checks.tag_filter import TagFilter
 from ariane_sdk.checks.uploaded_filter import Uploaded
-from ariane_sdk.client.client_id import member_client_id
 from ariane_sdk.client.queue_position import QueuePosition
 from ariane_sdk.client.telemetry import Telemetry
 from ariane_sdk.consumer.consumer_life import ConsumerLife
 from ariane_sdk.consumer.group.allocation import AllocationStrategy
-from ariane_sdk.consumer.group.consumer_plan import (
-    ConsumerPlan,
-    MessageModel,
-    checked_model,
-    checked_strategy,
-    filters_of,
-)
-from ariane_sdk.consumer.offsets.start_position import StartPosition, checked_start, position_of
+from ariane_sdk.consumer.group.consumer_plan import ConsumerPlan, MessageModel, filters_of
+from ariane_sdk.consumer.offsets.start_position import StartPosition, position_of
 from ariane_sdk.consumer.polling.polled_columns import polled_queue
 from ariane_sdk.consumer.polling.polled_line import PolledLine
 from ariane_sdk.consumer.polling.polled_queue import PolledQueue
@@ -48,11 +41,11 @@ from ariane_sdk.errors import ArianeError, ClientNotRunning, IllegalArgument
 from ariane_sdk.message import ReceivedMessage
 from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.reading.columns_out import columns_wanted
-from ariane_sdk.routing.name_servers import NameServerAddresses, parse_addresses
-from ariane_sdk.runtime.clock import Clock, SystemClock, new_random
+from ariane_sdk.routing.name_servers import NameServerAddresses
+from ariane_sdk.runtime.clock import Clock
 from ariane_sdk.runtime.log import logger
 from ariane_sdk.runtime.tasks import start_task
-from ariane_sdk.security import CredentialsGiven, TlsGiven, access_of
+from ariane_sdk.security import CredentialsGiven, TlsGiven
 from ariane_sdk.settings import PullSettings, checked_settings
 
 if TYPE_CHECKING:
@@ -130,18 +123,17 @@ class PullConsumer:
         settings = checked_settings(settings, PullSettings)
         if self._column_names is not None:
             settings = settings.for_columns()
-        random = random or new_random()
-        self._plan = ConsumerPlan(
-            addresses=parse_addresses(name_servers),
-            access=access_of(tls, credentials),
-            client_id=member_client_id(random, group, settings.member_name),
-            group=checked_group(group),
-            filters=filters_of(subscriptions or {}),
-            start=checked_start(start),
-            model=checked_model(model),
-            strategy=checked_strategy(strategy),
+        self._plan = ConsumerPlan.checked(
+            name_servers,
+            group=group,
+            subscriptions=subscriptions or {},
+            start=start,
+            model=model,
+            strategy=strategy,
             settings=settings,
-            clock=clock or SystemClock(),
+            tls=tls,
+            credentials=credentials,
+            clock=clock,
             random=random,
             polls=True,
         )

@@ -10,12 +10,10 @@ from random import Random
 from typing import Self
 
 from ariane_record.names import retry_topic
-from ariane_sdk.checks.limits import checked_group
 from ariane_sdk.checks.local_filter import Local
 from ariane_sdk.checks.sql_filter import Sql
 from ariane_sdk.checks.tag_filter import TagFilter
 from ariane_sdk.checks.uploaded_filter import Uploaded
-from ariane_sdk.client.client_id import member_client_id
 from ariane_sdk.client.hold import BREAKER_OPEN, PAUSED
 from ariane_sdk.client.listener import Listener, ListenerCalls
 from ariane_sdk.client.message_trace import MessageTrace
@@ -34,22 +32,16 @@ from ariane_sdk.consumer.delivery.passing_over import PassingOver
 from ariane_sdk.consumer.delivery.queue_work import ListenerParts, QueueWork
 from ariane_sdk.consumer.delivery.requested_consumption import RequestedConsumption
 from ariane_sdk.consumer.group.allocation import AllocationStrategy
-from ariane_sdk.consumer.group.consumer_plan import (
-    ConsumerPlan,
-    MessageModel,
-    checked_model,
-    checked_strategy,
-    filters_of,
-)
-from ariane_sdk.consumer.offsets.start_position import StartPosition, checked_start
+from ariane_sdk.consumer.group.consumer_plan import ConsumerPlan, MessageModel
+from ariane_sdk.consumer.offsets.start_position import StartPosition
 from ariane_sdk.errors import IllegalArgument
 from ariane_sdk.message_queue import MessageQueue
-from ariane_sdk.routing.name_servers import NameServerAddresses, parse_addresses
+from ariane_sdk.routing.name_servers import NameServerAddresses
 from ariane_sdk.routing.route import BrokerRoute
-from ariane_sdk.runtime.clock import Clock, SystemClock, new_random
+from ariane_sdk.runtime.clock import Clock
 from ariane_sdk.runtime.stop_signals import stop_signals
 from ariane_sdk.runtime.tasks import start_task
-from ariane_sdk.security import CredentialsGiven, TlsGiven, access_of
+from ariane_sdk.security import CredentialsGiven, TlsGiven
 from ariane_sdk.settings import PushSettings, checked_settings
 
 
@@ -141,28 +133,26 @@ class PushConsumer:
         if not isinstance(count, int) or count < 1:
             raise IllegalArgument(f"batch_size {batch_size!r:.100}: an integer, at least 1")
         settings = checked_settings(settings, PushSettings)
-        filters = filters_of(subscriptions)
-        if model == "clustering":
-            filters[retry_topic(checked_group(group))] = TagFilter.parse("*")
         if settings.queue_concurrency < 1:
             raise IllegalArgument("queue_concurrency is at least 1")
         if ordered and model == "broadcasting":
             raise IllegalArgument("ordered=True goes with clustering only")
-        random = random or new_random()
-        self._plan = ConsumerPlan(
-            addresses=parse_addresses(name_servers),
-            access=access_of(tls, credentials),
-            client_id=member_client_id(random, group, settings.member_name),
-            group=checked_group(group),
-            filters=filters,
-            start=checked_start(start),
-            model=checked_model(model),
-            strategy=checked_strategy(strategy),
+        self._plan = ConsumerPlan.checked(
+            name_servers,
+            group=group,
+            subscriptions=subscriptions,
+            start=start,
+            model=model,
+            strategy=strategy,
             settings=settings,
-            clock=clock or SystemClock(),
+            tls=tls,
+            credentials=credentials,
+            clock=clock,
             random=random,
             ordered=ordered,
         )
+        if model == "clustering" and not ordered:
+            self._plan.filters[retry_topic(group)] = TagFilter.parse("*")
         self._settings = settings
         self._listener = listener
         self._batch_size = batch_size

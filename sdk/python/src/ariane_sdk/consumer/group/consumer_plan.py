@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import Literal, TypeAlias
+from typing import Literal, Self, TypeAlias
 
-from ariane_sdk.checks.limits import checked_topic
+from ariane_sdk.checks.limits import checked_group, checked_topic
 from ariane_sdk.checks.local_filter import Local
 from ariane_sdk.checks.message_filter import MessageFilter, message_filter
 from ariane_sdk.checks.sql_filter import Sql
 from ariane_sdk.checks.uploaded_filter import Uploaded
+from ariane_sdk.client.client_id import member_client_id
 from ariane_sdk.consumer.group.allocation import AllocationStrategy, Averaging
 from ariane_sdk.consumer.group.pause_notice import PauseNotice
-from ariane_sdk.consumer.offsets.start_position import StartPosition
+from ariane_sdk.consumer.offsets.start_position import StartPosition, checked_start
 from ariane_sdk.errors import IllegalArgument
-from ariane_sdk.runtime.clock import Clock
-from ariane_sdk.security import PLAIN, Access
+from ariane_sdk.routing.name_servers import NameServerAddresses, parse_addresses
+from ariane_sdk.runtime.clock import Clock, SystemClock, new_random
+from ariane_sdk.security import PLAIN, Access, CredentialsGiven, TlsGiven, access_of
 from ariane_sdk.settings import ConsumerSettings
 
 MessageModel: TypeAlias = Literal["clustering", "broadcasting"]
@@ -102,3 +104,43 @@ class ConsumerPlan:
     """Whether the application polls for messages; otherwise a listener gets them."""
     pause: PauseNotice = field(default_factory=PauseNotice)
     """Says that an operator has paused the group."""
+
+    @classmethod
+    def checked(
+        cls,
+        name_servers: NameServerAddresses | None,
+        *,
+        group: str,
+        subscriptions: Mapping[str, str | Sql | Uploaded | Local],
+        start: StartPosition,
+        model: MessageModel,
+        strategy: AllocationStrategy | None,
+        settings: ConsumerSettings,
+        tls: TlsGiven,
+        credentials: CredentialsGiven,
+        clock: Clock | None,
+        random: Random | None,
+        ordered: bool = False,
+        polls: bool = False,
+    ) -> Self:
+        """The plan of a consumer from its arguments, as applications give them.
+
+        Raises:
+            IllegalArgument: An address, a name, an expression or another argument is invalid.
+        """
+        random = random or new_random()
+        return cls(
+            filters=filters_of(subscriptions),
+            addresses=parse_addresses(name_servers),
+            access=access_of(tls, credentials),
+            client_id=member_client_id(random, group, settings.member_name),
+            group=checked_group(group),
+            start=checked_start(start),
+            model=checked_model(model),
+            strategy=checked_strategy(strategy),
+            settings=settings,
+            clock=clock or SystemClock(),
+            random=random,
+            ordered=ordered,
+            polls=polls,
+        )
