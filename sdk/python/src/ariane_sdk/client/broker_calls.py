@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from types import MappingProxyType
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from grpc.aio import AioRpcError
 
@@ -33,7 +33,7 @@ from ariane_sdk.client.queue_position import QueuePosition
 from ariane_sdk.errors import CallError, DeadlinePassed, ServiceUnavailable
 from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.net.connections import Connections
-from ariane_sdk.net.pages import PAGE_SIZE_MAX, collect_pages
+from ariane_sdk.net.pages import Entry, all_pages
 from ariane_sdk.net.status import error_from_rpc, error_from_status
 from ariane_sdk.net.timestamps import moment_from, timestamp_from
 from ariane_sdk.routing.route import BrokerRoute
@@ -287,18 +287,8 @@ class BrokerCalls:
         """
         clients = self._connections.clients(read_address(broker))
 
-        async def fetch(
-            token: str,
-        ) -> tuple[Sequence[client_service_pb2.GroupMember], str]:
-            request = ListGroupMembersRequest(
-                consumer_group=group, page_size=PAGE_SIZE_MAX, page_token=token
-            )
-            page = await answer_of(
-                clients.ListGroupMembers(request, timeout=self._timeout_s), peer_name(broker)
-            )
-            return page.members, page.next_page_token
-
-        return await collect_pages(fetch)
+        request = ListGroupMembersRequest(consumer_group=group)
+        return await self._all(broker, clients.ListGroupMembers, request, lambda p: p.members)
 
     async def attached_clients(
         self, broker: BrokerRoute
@@ -310,14 +300,8 @@ class BrokerCalls:
         """
         clients = self._connections.clients(read_address(broker))
 
-        async def fetch(token: str) -> tuple[Sequence[client_service_pb2.AttachedClient], str]:
-            request = ListClientsRequest(page_size=PAGE_SIZE_MAX, page_token=token)
-            page = await answer_of(
-                clients.ListClients(request, timeout=self._timeout_s), peer_name(broker)
-            )
-            return page.clients, page.next_page_token
-
-        return await collect_pages(fetch)
+        request = ListClientsRequest()
+        return await self._all(broker, clients.ListClients, request, lambda p: p.clients)
 
     async def client_queues(
         self, broker: BrokerRoute, client_id: str
@@ -342,14 +326,9 @@ class BrokerCalls:
         """
         groups = self._connections.groups(read_address(broker))
 
-        async def fetch(token: str) -> tuple[Sequence[str], str]:
-            request = ListConsumerGroupsRequest(page_size=PAGE_SIZE_MAX, page_token=token)
-            page = await answer_of(
-                groups.ListConsumerGroups(request, timeout=self._timeout_s), peer_name(broker)
-            )
-            return [group.consumer_group for group in page.groups], page.next_page_token
-
-        return await collect_pages(fetch)
+        request = ListConsumerGroupsRequest()
+        found = await self._all(broker, groups.ListConsumerGroups, request, lambda p: p.groups)
+        return [group.consumer_group for group in found]
 
     async def consumer_lags(
         self, broker: BrokerRoute, group: str, topic: str
@@ -361,16 +340,26 @@ class BrokerCalls:
         """
         offsets = self._connections.offsets(read_address(broker))
 
-        async def fetch(token: str) -> tuple[Sequence[offset_service_pb2.ConsumerLag], str]:
-            request = ListConsumerLagsRequest(
-                consumer_group=group, topic=topic, page_size=PAGE_SIZE_MAX, page_token=token
-            )
-            page = await answer_of(
-                offsets.ListConsumerLags(request, timeout=self._timeout_s), peer_name(broker)
-            )
-            return page.lags, page.next_page_token
+        request = ListConsumerLagsRequest(consumer_group=group, topic=topic)
+        return await self._all(broker, offsets.ListConsumerLags, request, lambda p: p.lags)
 
-        return await collect_pages(fetch)
+    async def _all(
+        self,
+        broker: BrokerRoute,
+        method: Callable[..., Awaitable[Any]],
+        request: Any,
+        entries: Callable[[Any], Iterable[Entry]],
+    ) -> list[Entry]:
+        """All entries of a list of a broker.
+
+        Raises:
+            CallError: The broker refused or did not answer.
+        """
+
+        async def ask(page: Any) -> Any:
+            return await answer_of(method(page, timeout=self._timeout_s), peer_name(broker))
+
+        return await all_pages(ask, request, entries)
 
 
 def peer_name(broker: BrokerRoute) -> str:

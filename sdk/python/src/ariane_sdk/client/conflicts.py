@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -11,7 +11,7 @@ from ariane.broker.v1.client_service_pb2 import ListSubscriptionConflictsRequest
 from ariane_record.names import retry_topic
 from ariane_sdk.client.broker_calls import answer_of
 from ariane_sdk.net.connections import Connections
-from ariane_sdk.net.pages import PAGE_SIZE_MAX, collect_pages
+from ariane_sdk.net.pages import all_pages
 from ariane_sdk.net.timestamps import moment_from
 
 
@@ -66,16 +66,18 @@ async def conflicts_at(
     """
     clients = connections.clients(address)
 
-    async def fetch(token: str) -> tuple[Sequence[client_pb.SubscriptionConflict], str]:
-        request = ListSubscriptionConflictsRequest(
-            consumer_group=group, page_size=PAGE_SIZE_MAX, page_token=token
-        )
-        page = await answer_of(
-            clients.ListSubscriptionConflicts(request, timeout=timeout_s),
+    async def ask(
+        page: ListSubscriptionConflictsRequest,
+    ) -> client_pb.ListSubscriptionConflictsResponse:
+        return await answer_of(
+            clients.ListSubscriptionConflicts(page, timeout=timeout_s),
             f"broker {broker_name} at {address}",
         )
-        return page.conflicts, page.next_page_token
 
+    request = ListSubscriptionConflictsRequest(consumer_group=group)
+    found: list[client_pb.SubscriptionConflict] = await all_pages(
+        ask, request, lambda page: page.conflicts
+    )
     return [
         SubscriptionConflict(
             conflict.consumer_group,
@@ -87,7 +89,7 @@ async def conflicts_at(
             conflict.count,
             moment_from(conflict.last_time),
         )
-        for conflict in await collect_pages(fetch)
+        for conflict in found
     ]
 
 

@@ -15,6 +15,7 @@ from datetime import datetime
 from ariane.broker.v1.sink_service_pb2 import (
     DeleteSinkRequest,
     ListSinksRequest,
+    ListSinksResponse,
     NoteSinkHomeRequest,
     Sink,
     SinkHome,
@@ -28,7 +29,7 @@ from ariane_sdk.errors import (
     SinkNotFound,
 )
 from ariane_sdk.net.connections import Connections
-from ariane_sdk.net.pages import PAGE_SIZE_MAX, collect_pages
+from ariane_sdk.net.pages import all_pages
 from ariane_sdk.net.timestamps import moment_from
 from ariane_sdk.routing.live_broker import LiveBroker
 from ariane_sdk.routing.route import Route
@@ -240,13 +241,10 @@ class SinkCalls:
     async def _sinks_of(self, broker: LiveBroker, name: str) -> list[Sink]:
         stub = self._connections.sinks(broker.address)
 
-        async def page(token: str) -> tuple[Sequence[Sink], str]:
-            request = ListSinksRequest(page_size=PAGE_SIZE_MAX, page_token=token, query_id=name)
-            call = stub.ListSinks(request, timeout=self._timeout_s)
-            answer = await answer_of(call, _peer(broker))
-            return answer.sinks, answer.next_page_token
+        async def ask(page: ListSinksRequest) -> ListSinksResponse:
+            return await answer_of(stub.ListSinks(page, timeout=self._timeout_s), _peer(broker))
 
-        return await collect_pages(page)
+        return await all_pages(ask, ListSinksRequest(query_id=name), lambda page: page.sinks)
 
     async def _note(self, broker: LiveBroker, name: str, topic: str, home: SinkHome) -> SinkHome:
         request = NoteSinkHomeRequest(query_id=name, topic=topic, home=home)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, TypeVar
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Final, Protocol, TypeVar
 
 PAGE_SIZE_MAX: Final = 1000
 """Entries that every service gives in one page."""
@@ -11,18 +11,28 @@ PAGE_SIZE_MAX: Final = 1000
 Entry = TypeVar("Entry")
 
 
-async def collect_pages(
-    fetch: Callable[[str], Awaitable[tuple[Sequence[Entry], str]]],
+class _PagedRequest(Protocol):
+    page_size: int
+    page_token: str
+
+
+async def all_pages(
+    ask: Callable[[Any], Awaitable[Any]],
+    request: _PagedRequest,
+    entries: Callable[[Any], Iterable[Entry]],
 ) -> list[Entry]:
     """All entries of a list.
 
     Args:
-        fetch: Gives the page of a token, and the token of the next page, empty at the end.
+        ask: Makes the call for one page.
+        request: Its request; the page fields are set here.
+        entries: Takes the entries out of an answer.
     """
-    entries: list[Entry] = []
-    token = ""
+    found: list[Entry] = []
+    request.page_size = PAGE_SIZE_MAX
     while True:
-        page, token = await fetch(token)
-        entries += page
-        if not token:
-            return entries
+        page = await ask(request)
+        found += entries(page)
+        request.page_token = page.next_page_token
+        if not request.page_token:
+            return found

@@ -17,7 +17,9 @@ from ariane.namesrv.v1.route_service_pb2 import (
     GetRouteRequest,
     GetRouteResponse,
     ListBrokersRequest,
+    ListBrokersResponse,
     ListTopicsRequest,
+    ListTopicsResponse,
 )
 from ariane_record.names import TEMPLATE_TOPIC
 from ariane_sdk.errors import (
@@ -30,7 +32,7 @@ from ariane_sdk.errors import (
     ServiceUnavailable,
 )
 from ariane_sdk.net.connections import Connections
-from ariane_sdk.net.pages import PAGE_SIZE_MAX, collect_pages
+from ariane_sdk.net.pages import all_pages
 from ariane_sdk.net.status import error_from_rpc
 from ariane_sdk.routing.route import BrokerRoute, Route
 from ariane_sdk.routing.route_wire import route_from_wire
@@ -170,16 +172,14 @@ class NameServers:
             NameServersUnreachable: No name server answered.
         """
 
-        async def fetch(token: str) -> tuple[Sequence[str], str]:
-            request = ListTopicsRequest(
-                page_size=PAGE_SIZE_MAX, page_token=token, cluster_name=cluster_name
+        async def ask(page: ListTopicsRequest) -> ListTopicsResponse:
+            answer, *_ = await self._ask(
+                lambda stub: stub.ListTopics(page, timeout=self._timeout_s)
             )
-            page, *_ = await self._ask(
-                lambda stub: stub.ListTopics(request, timeout=self._timeout_s)
-            )
-            return page.topics, page.next_page_token
+            return answer
 
-        return await collect_pages(fetch)
+        request = ListTopicsRequest(cluster_name=cluster_name)
+        return await all_pages(ask, request, lambda page: page.topics)
 
     async def list_brokers(self, cluster_name: str = "") -> list[route_pb2.BrokerLiveness]:
         """All brokers with their liveness, or those of one cluster.
@@ -188,20 +188,21 @@ class NameServers:
             NameServersUnreachable: No name server answered.
         """
 
-        async def fetch(token: str) -> tuple[Sequence[route_pb2.BrokerLiveness], str]:
-            request = ListBrokersRequest(
-                page_size=PAGE_SIZE_MAX, page_token=token, cluster_name=cluster_name
+        async def ask(page: ListBrokersRequest) -> ListBrokersResponse:
+            answer, *_ = await self._ask(
+                lambda stub: stub.ListBrokers(page, timeout=self._timeout_s)
             )
-            page, *_ = await self._ask(
-                lambda stub: stub.ListBrokers(request, timeout=self._timeout_s)
-            )
-            for broker in page.brokers:
-                identity = broker.identity
-                expected = Expected(BROKER_KINDS, identity.broker_name, identity.cluster_name)
-                self._connections.expect(identity.address, expected)
-            return page.brokers, page.next_page_token
+            return answer
 
-        return await collect_pages(fetch)
+        request = ListBrokersRequest(cluster_name=cluster_name)
+        brokers: list[route_pb2.BrokerLiveness] = await all_pages(
+            ask, request, lambda page: page.brokers
+        )
+        for broker in brokers:
+            identity = broker.identity
+            expected = Expected(BROKER_KINDS, identity.broker_name, identity.cluster_name)
+            self._connections.expect(identity.address, expected)
+        return brokers
 
     def _expect(self, brokers: Iterable[BrokerRoute]) -> None:
         """Take only the brokers that a route names at the addresses that it names."""
