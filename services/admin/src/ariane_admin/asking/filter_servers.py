@@ -19,11 +19,7 @@ from ariane_admin.asking.cluster_doors import (
     all_pages,
     answer_to_question,
 )
-from ariane_admin.errors import CommandFailed
-from ariane_admin.terminal.client_warnings import say_warning
-from ariane_admin.terminal.error_statuses import reasoned
-from ariane_admin.terminal.exits import ExitStatus
-from ariane_sdk.errors import CallError
+from ariane_sdk.errors import CallError, ServiceUnavailable
 
 LOAD_SECONDS_MAX: Final = 120.0
 """How long a module may take to be loaded by a jailed worker."""
@@ -53,42 +49,24 @@ class Answers(Generic[_Answer]):
     failures: dict[FilterServer, CallError]
     """The errors of the others."""
 
-    def required(self) -> dict[FilterServer, _Answer]:
-        """Return the answers, at least one, and warn of failures.
-
-        Raises:
-            CallError: No FilterServer has answered; the first failure.
-        """
-        if not self.given:
-            raise next(iter(self.failures.values()))
-        for error in self.failures.values():
-            say_warning(reasoned(error))
-        return self.given
-
 
 async def filter_servers(doors: ClusterDoors) -> list[FilterServer]:
-    """All FilterServers in routes.
+    """All FilterServers in routes, at least one.
 
     Raises:
-        CommandFailed: There is none.
+        ServiceUnavailable: There is none.
     """
-    found = await known_filter_servers(doors)
-    if not found:
-        raise CommandFailed(
-            "no FilterServer runs beside any broker; start one with ariane-filter --broker"
-            " HOST:PORT --data-path FOLDER",
-            ExitStatus.UNREACHABLE,
-        )
-    return found
-
-
-async def known_filter_servers(doors: ClusterDoors) -> list[FilterServer]:
-    """All FilterServers in routes; may be empty."""
-    return sorted(
+    found = sorted(
         FilterServer(broker.broker_name, address)
         for broker in await doors.primaries()
         for address in broker.filter_servers
     )
+    if not found:
+        raise ServiceUnavailable(
+            "no FilterServer runs beside any broker; start one with ariane-filter --broker"
+            " HOST:PORT --data-path FOLDER"
+        )
+    return found
 
 
 async def ask_all(

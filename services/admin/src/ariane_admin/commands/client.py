@@ -11,11 +11,10 @@ from ariane.admin.v1.client_service_pb2 import (
 )
 from ariane_admin.asking.changing.changes import (
     AdminChoice,
-    administration,
     change_options,
+    changed,
     required,
 )
-from ariane_admin.asking.connection import run_async
 from ariane_admin.asking.options import question_options
 from ariane_admin.asking.questions import answered
 from ariane_admin.terminal.confirmation import confirm, yes_option
@@ -77,14 +76,9 @@ def disconnect(
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     confirm(f"End the connection of client {client_id} to every broker?", yes=yes)
     request = DisconnectClientRequest(client_id=client_id)
-
-    async def ask() -> list[str]:
-        async with administration(name_servers, admin) as changes:
-            answer = await changes.ask(changes.clients.DisconnectClient, request)
-        required(answer.outcomes)
-        return [each.broker_name for each in answer.outcomes]
-
-    brokers = run_async(ask())
+    answer = changed(name_servers, admin, lambda one: one.clients.DisconnectClient, request)
+    required(answer.outcomes)
+    brokers = [each.broker_name for each in answer.outcomes]
     output.done(
         f"Client {client_id} is disconnected from {', '.join(brokers)}.",
         {"client_id": client_id, "brokers": brokers},

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
 from typing import Any, Final
 
 from grpc import aio
@@ -21,9 +20,9 @@ from ariane_admin.asking.filter_servers import (
     Answers,
     FilterServer,
     ask_all,
+    filter_servers,
     kept_filter,
     kept_filters,
-    known_filter_servers,
 )
 from ariane_admin.servicers.cluster_access import ClusterAccess
 from ariane_sdk.errors import CallError
@@ -46,7 +45,7 @@ class FilterServicer(FilterServiceServicer):
         """The version as it is before it is changed."""
         if method == "UploadFilter":
             return None
-        answers = await self._kept(await self._servers(), request.filter, request.version)
+        answers = await self._kept(request.filter, request.version)
         return _cluster_filter(answers)
 
     async def ListFilters(
@@ -54,7 +53,8 @@ class FilterServicer(FilterServiceServicer):
     ) -> admin_pb.ListFiltersResponse:
         """List versions by name and version."""
         answers = await ask_all(
-            await self._servers(), lambda server: kept_filters(self._doors, server, request.filter)
+            await filter_servers(self._doors),
+            lambda server: kept_filters(self._doors, server, request.filter),
         )
         _some(answers)
         found: dict[tuple[str, str], admin_pb.ClusterFilter] = defaultdict(admin_pb.ClusterFilter)
@@ -79,7 +79,7 @@ class FilterServicer(FilterServiceServicer):
         self, request: admin_pb.GetFilterRequest, context: _Context
     ) -> admin_pb.GetFilterResponse:
         """Read one version with its module."""
-        answers = await self._kept(await self._servers(), request.filter, request.version)
+        answers = await self._kept(request.filter, request.version)
         _some(answers)
         asked = filter_rpc.GetFilterRequest(
             filter=request.filter, version=request.version, include_module=True
@@ -106,7 +106,7 @@ class FilterServicer(FilterServiceServicer):
             raise field_invalid("module", f"must have 1 to {MODULE_BYTES_MAX:,} bytes")
         asked = filter_rpc.UploadFilterRequest(filter=request.filter, module=request.module)
         answers = await ask_all(
-            await self._servers(),
+            await filter_servers(self._doors),
             lambda server: self._doors.filters(server.address).UploadFilter(
                 asked, timeout=LOAD_SECONDS_MAX
             ),
@@ -135,7 +135,7 @@ class FilterServicer(FilterServiceServicer):
             )
             return await stub.QuarantineFilter(stop, timeout=CALL_SECONDS_MAX)
 
-        answers = await ask_all(await self._servers(), change)
+        answers = await ask_all(await filter_servers(self._doors), change)
         _some(answers)
         return admin_pb.UpdateFilterQuarantineResponse(outcomes=self._outcomes(answers))
 
@@ -144,7 +144,7 @@ class FilterServicer(FilterServiceServicer):
     ) -> admin_pb.DeleteFilterResponse:
         """Delete a version everywhere, unless a group pulls through it anywhere."""
         name, version = request.filter, request.version
-        kept = await self._kept(await self._servers(), name, version)
+        kept = await self._kept(name, version)
         _some(kept)
         for server, each in kept.given.items():
             if each.consumer_groups:
@@ -166,20 +166,10 @@ class FilterServicer(FilterServiceServicer):
         answers.failures.update(_silent(kept))
         return admin_pb.DeleteFilterResponse(outcomes=self._outcomes(answers))
 
-    async def _servers(self) -> Sequence[FilterServer]:
-        servers = await known_filter_servers(self._doors)
-        if not servers:
-            raise ServiceError(
-                ErrorReason.ERROR_REASON_PEER_UNREACHABLE,
-                "no FilterServer runs beside any broker; start one with ariane-filter --broker"
-                " HOST:PORT --data-path FOLDER",
-            )
-        return servers
-
-    async def _kept(
-        self, servers: Sequence[FilterServer], name: str, version: str
-    ) -> Answers[filter_pb2.Filter]:
+    async def _kept(self, name: str, version: str) -> Answers[filter_pb2.Filter]:
+        """One version as all FilterServers keep it."""
         asked = filter_rpc.GetFilterRequest(filter=name, version=version)
+        servers = await filter_servers(self._doors)
         return await ask_all(servers, lambda server: kept_filter(self._doors, server, asked))
 
     def _outcomes(

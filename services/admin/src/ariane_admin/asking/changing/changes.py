@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
@@ -33,6 +33,7 @@ from ariane_admin.asking.connection import (
     DEFAULT_ADMIN,
     check_address,
     name_servers_option,
+    run_async,
 )
 from ariane_admin.asking.services import Services, services_at
 from ariane_admin.errors import CommandFailed
@@ -43,6 +44,7 @@ from ariane_sdk.errors import CallError
 from ariane_sdk.translation import error_from_rpc, error_from_status
 
 if TYPE_CHECKING:
+    from google.protobuf.message import Message
     from google.rpc.status_pb2 import Status
     from grpc.aio import Channel
 
@@ -52,6 +54,7 @@ NO_ADMIN: Final = "none"
 LOOK_SECONDS_MAX: Final = 1.0
 """How long a connection to the default admin address may take."""
 
+_Answer = TypeVar("_Answer")
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
@@ -124,6 +127,35 @@ async def administration(
 
     async with servicers_here(name_servers, [checker] if checker else []) as services:
         yield services
+
+
+def changed(
+    name_servers: str,
+    choice: AdminChoice,
+    method: Callable[[Services], Callable[..., Awaitable[_Answer]]],
+    request: Message,
+    *,
+    seconds_max: float = ADMIN_SECONDS_MAX,
+) -> _Answer:
+    """Make one change of a cluster, and return the answer.
+
+    Args:
+        name_servers: Name servers of the cluster, "host:port" each, separated by commas.
+        choice: The admin to use.
+        method: The method of a service.
+        request: Its request.
+        seconds_max: How long it may take.
+
+    Raises:
+        CommandFailed: The given admin is away, or serves another cluster.
+        CallError: The error of the service.
+    """
+
+    async def ask() -> _Answer:
+        async with administration(name_servers, choice) as changes:
+            return await changes.ask(method(changes), request, seconds_max=seconds_max)
+
+    return run_async(ask())
 
 
 def required(outcomes: Sequence[BrokerOutcome]) -> None:

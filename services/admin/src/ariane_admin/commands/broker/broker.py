@@ -17,7 +17,7 @@ from ariane.common.v1.process_service_pb2 import ListProcessSettingsRequest, Pro
 from ariane.namesrv.v1.route_pb2 import BrokerLiveness
 from ariane_admin.asking.absent_brokers import warn_of_absent
 from ariane_admin.asking.changing import broker_maintenance
-from ariane_admin.asking.changing.changes import AdminChoice, administration, change_options
+from ariane_admin.asking.changing.changes import AdminChoice, change_options, changed
 from ariane_admin.asking.cluster_doors import (
     CALL_SECONDS_MAX,
     ClusterDoors,
@@ -148,22 +148,23 @@ def drain(
         )
         return
     confirm(f"Stop broker {name} from accepting messages?", yes=yes)
+    request = DrainBrokerRequest(broker_name=name)
+    answer = changed(name_servers, admin, lambda one: one.cluster.DrainBroker, request)
+    consumed = ""
+    if wait:
+        run_async(_wait_consumed(name_servers, name))
+        consumed = " All groups have consumed what it keeps."
+    _write(output, name, answer, f"Broker {name} accepts no more messages.{consumed}")
 
-    async def work() -> DrainBrokerResponse:
-        async with administration(name_servers, admin) as changes:
-            request = DrainBrokerRequest(broker_name=name)
-            answer = await changes.ask(changes.cluster.DrainBroker, request)
-        if wait:
-            async with ClusterDoors(name_servers) as doors:
-                [found] = await doors.primaries([name])
-                with progress() as show:
-                    await broker_maintenance.wait_consumed(
-                        doors, found, lambda left: show(f"{left:,} messages are not consumed yet")
-                    )
-        return answer
 
-    consumed = " All groups have consumed what it keeps." if wait else ""
-    _write(output, name, run_async(work()), f"Broker {name} accepts no more messages.{consumed}")
+async def _wait_consumed(name_servers: str, name: str) -> None:
+    """Wait until all groups have consumed what a broker keeps, and show how much is left."""
+    async with ClusterDoors(name_servers) as doors:
+        [found] = await doors.primaries([name])
+        with progress() as show:
+            await broker_maintenance.wait_consumed(
+                doors, found, lambda left: show(f"{left:,} messages are not consumed yet")
+            )
 
 
 async def _drainable(name_servers: str, name: str) -> Row:
@@ -184,13 +185,9 @@ def restore(*, name: str, name_servers: str, admin: AdminChoice, output: Output)
     Example:
       ariane broker restore broker-a
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
-
-    async def work() -> RestoreBrokerResponse:
-        async with administration(name_servers, admin) as changes:
-            request = RestoreBrokerRequest(broker_name=name)
-            return await changes.ask(changes.cluster.RestoreBroker, request)
-
-    _write(output, name, run_async(work()), f"Broker {name} accepts messages.")
+    request = RestoreBrokerRequest(broker_name=name)
+    answer = changed(name_servers, admin, lambda one: one.cluster.RestoreBroker, request)
+    _write(output, name, answer, f"Broker {name} accepts messages.")
 
 
 def _write(

@@ -5,9 +5,7 @@ from __future__ import annotations
 import click
 
 from ariane.admin.v1.cluster_service_pb2 import CleanBrokerRequest
-from ariane.broker.v1.broker_service_pb2 import CleanBrokerResponse
-from ariane_admin.asking.changing.changes import AdminChoice, administration, change_options
-from ariane_admin.asking.connection import run_async
+from ariane_admin.asking.changing.changes import AdminChoice, change_options, changed
 from ariane_admin.counted import counted
 from ariane_admin.terminal.confirmation import confirm, dry_run_option, yes_option
 from ariane_admin.terminal.output import Output
@@ -42,13 +40,9 @@ def clean(
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     if not dry_run:
         confirm(f"Delete the old messages of broker {name}?", yes=yes)
-
-    async def work() -> CleanBrokerResponse:
-        async with administration(name_servers, admin) as changes:
-            request = CleanBrokerRequest(broker_name=name, validate_only=dry_run)
-            return (await changes.ask(changes.cluster.CleanBroker, request)).cleaned
-
-    cleaned = run_async(work())
+    request = CleanBrokerRequest(broker_name=name, validate_only=dry_run)
+    answer = changed(name_servers, admin, lambda one: one.cluster.CleanBroker, request)
+    cleaned = answer.cleaned
     does = "would delete" if dry_run else "deletes"
     output.done(
         f"Broker {name} {does} {counted(cleaned.segment_count, 'segment')} of"

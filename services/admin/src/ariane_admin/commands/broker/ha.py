@@ -12,7 +12,7 @@ from google.protobuf.duration_pb2 import Duration
 from ariane.admin.v1 import replica_set_service_pb2 as admin_pb
 from ariane.replication.v1.replica_pb2 import ReplicaSet
 from ariane.replication.v1.replica_set_service_pb2 import GetReplicaSetResponse
-from ariane_admin.asking.changing.changes import AdminChoice, administration, change_options
+from ariane_admin.asking.changing.changes import AdminChoice, change_options, changed
 from ariane_admin.asking.cluster_doors import ClusterDoors
 from ariane_admin.asking.connection import run_async
 from ariane_admin.asking.options import question_options
@@ -95,18 +95,13 @@ def switchover(
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     if dry_run:
         would = "would take over as primary"
-        _tell_before(output, name_servers, name, broker_id, would, must_be_in_sync=True)
+        _write_dry_run(output, name_servers, name, broker_id, would, must_be_in_sync=True)
         return
     confirm(f"Make broker {broker_id} the primary of {name}?", yes=yes)
     request = admin_pb.TransferPrimaryRequest(broker_name=name, target_broker_id=broker_id)
     request.grace.FromTimedelta(timedelta(seconds=grace))
-
-    async def work() -> ReplicaSet:
-        async with administration(name_servers, admin) as changes:
-            method = changes.replica_sets.TransferPrimary
-            return (await changes.ask(method, request)).replica_set
-
-    _write(output, f"Broker {broker_id} takes over as primary of {name}.", run_async(work()))
+    answer = changed(name_servers, admin, lambda one: one.replica_sets.TransferPrimary, request)
+    _write(output, f"Broker {broker_id} takes over as primary of {name}.", answer.replica_set)
 
 
 @click.command("elect")
@@ -146,18 +141,14 @@ def elect(
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     if dry_run:
         would = "would be elected if there is no primary"
-        _tell_before(output, name_servers, name, broker_id, would, must_be_in_sync=not unclean)
+        _write_dry_run(output, name_servers, name, broker_id, would, must_be_in_sync=not unclean)
         return
     loss = " What only the others hold is lost." if unclean else ""
     confirm(f"Have broker {broker_id} elected as primary of {name}?{loss}", yes=yes)
     request = admin_pb.ElectPrimaryRequest(broker_name=name, broker_id=broker_id, unclean=unclean)
-
-    async def work() -> ReplicaSet:
-        async with administration(name_servers, admin) as changes:
-            return (await changes.ask(changes.replica_sets.ElectPrimary, request)).replica_set
-
+    answer = changed(name_servers, admin, lambda one: one.replica_sets.ElectPrimary, request)
     sentence = f"Broker {broker_id} is ordered to become primary of {name}."
-    _write(output, sentence, run_async(work()))
+    _write(output, sentence, answer.replica_set)
 
 
 @click.command("remove")
@@ -190,21 +181,16 @@ def remove(
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     if dry_run:
         would = "would be removed"
-        _tell_before(output, name_servers, name, broker_id, would, must_be_in_sync=False)
+        _write_dry_run(output, name_servers, name, broker_id, would, must_be_in_sync=False)
         return
     confirm(f"Remove broker {broker_id} from the replica set of {name}?", yes=yes)
     request = admin_pb.RemoveReplicaRequest(broker_name=name, broker_id=broker_id)
-
-    async def work() -> ReplicaSet:
-        async with administration(name_servers, admin) as changes:
-            return (await changes.ask(changes.replica_sets.RemoveReplica, request)).replica_set
-
-    _write(
-        output, f"Broker {broker_id} is no longer in the replica set of {name}.", run_async(work())
-    )
+    answer = changed(name_servers, admin, lambda one: one.replica_sets.RemoveReplica, request)
+    sentence = f"Broker {broker_id} is no longer in the replica set of {name}."
+    _write(output, sentence, answer.replica_set)
 
 
-def _tell_before(
+def _write_dry_run(
     output: Output,
     name_servers: str,
     name: str,
@@ -213,7 +199,7 @@ def _tell_before(
     *,
     must_be_in_sync: bool,
 ) -> None:
-    """Say how a broker of a set stands that something would be done to.
+    """Write how a broker of a set stands that something would be done to.
 
     Raises:
         CommandFailed: The set has no such broker, or it is not in sync where it must be.

@@ -2,35 +2,26 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import click
 
 from ariane.admin.v1 import filter_service_pb2 as admin_pb
 from ariane.filter.v1 import filter_pb2
-from ariane.filter.v1.filter_service_pb2 import GetFilterRequest
 from ariane_admin.asking.changing.changes import (
     AdminChoice,
-    administration,
     change_options,
+    changed,
     error_of,
 )
 from ariane_admin.asking.changing.module_file import module_in
-from ariane_admin.asking.cluster_doors import CALL_SECONDS_MAX, ClusterDoors
-from ariane_admin.asking.connection import run_async
-from ariane_admin.asking.filter_servers import (
-    LOAD_SECONDS_MAX,
-    FilterServer,
-    ask_all,
-    filter_servers,
-    kept_filter,
-    kept_filters,
-)
+from ariane_admin.asking.filter_servers import LOAD_SECONDS_MAX
 from ariane_admin.asking.options import question_options
+from ariane_admin.asking.questions import answered
 from ariane_admin.errors import CommandFailed
+from ariane_admin.terminal.client_warnings import say_warning
 from ariane_admin.terminal.confirmation import confirm, dry_run_option, yes_option
 from ariane_admin.terminal.error_statuses import exit_status_of, reasoned
 from ariane_admin.terminal.output import Output, Row
@@ -66,15 +57,14 @@ def upload(
       ariane filter upload late late.py
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     code = module_in(module)
-
     request = admin_pb.UploadFilterRequest(filter=name, module=code)
-
-    async def ask() -> admin_pb.UploadFilterResponse:
-        async with administration(name_servers, admin) as changes:
-            method = changes.filters.UploadFilter
-            return await changes.ask(method, request, seconds_max=2 * LOAD_SECONDS_MAX)
-
-    answer = run_async(ask())
+    answer = changed(
+        name_servers,
+        admin,
+        lambda one: one.filters.UploadFilter,
+        request,
+        seconds_max=2 * LOAD_SECONDS_MAX,
+    )
     kept, known = answer.filter, answer.duplicate
     done = _done(answer.outcomes)
     called = f"{kept.filter}@{kept.version[:_DIGITS]}"
@@ -102,19 +92,12 @@ def list_filters(*, name: str, name_servers: str, output: Output) -> None:
       ariane filter list
       ariane filter list late -o json
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
-
-    async def ask() -> list[Row]:
-        async with ClusterDoors(name_servers) as doors:
-            servers = await filter_servers(doors)
-            answers = await ask_all(servers, lambda server: kept_filters(doors, server, name))
-            found: dict[tuple[str, str], dict[FilterServer, filter_pb2.Filter]]
-            found = defaultdict(dict)
-            for server, kept in answers.required().items():
-                for each in kept:
-                    found[each.filter, each.version][server] = each
-            return [_row(kept, len(servers)) for _, kept in sorted(found.items())]
-
-    output.rows(_COLUMNS, run_async(ask()))
+    request = admin_pb.ListFiltersRequest(filter=name)
+    _, answer = answered(name_servers, lambda one: one.filters.ListFilters, request)
+    silent_count = _warn_of_silent(answer.silent_servers)
+    output.rows(
+        _COLUMNS, [_row(each, each.filter_server_count + silent_count) for each in answer.filters]
+    )
 
 
 @click.command("show")
@@ -129,22 +112,7 @@ def show(*, filter_version: str, with_module: bool, name_servers: str, output: O
       ariane filter show late@3f2a9c1b5d6e
       ariane filter show late@3f2a9c1b5d6e --module
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
-    name, version = _parts(filter_version)
-
-    async def ask() -> tuple[Row, bytes]:
-        async with ClusterDoors(name_servers) as doors:
-            servers = await filter_servers(doors)
-            request = GetFilterRequest(filter=name, version=version)
-            kept = (
-                await ask_all(servers, lambda server: kept_filter(doors, server, request))
-            ).required()
-            if not with_module:
-                return _row(kept, len(servers)), b""
-            request.include_module = True
-            stub = doors.filters(next(iter(kept)).address)
-            return {}, (await stub.GetFilter(request, timeout=CALL_SECONDS_MAX)).module
-
-    row, module = run_async(ask())
+    row, module = _kept(name_servers, filter_version)
     if with_module:
         click.echo(module, nl=False)
     else:
@@ -171,8 +139,8 @@ def quarantine(
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     name, version = _parts(filter_version)
     request = admin_pb.UpdateFilterQuarantineRequest(filter=name, version=version, cause=cause)
-    outcomes = run_async(_quarantined(name_servers, admin, request))
-    _tell_done(output, filter_version, "is quarantined", outcomes)
+    answer = changed(name_servers, admin, lambda one: one.filters.UpdateFilterQuarantine, request)
+    _write(output, filter_version, "is quarantined", answer.outcomes)
 
 
 @click.command("release")
@@ -187,8 +155,8 @@ def release(*, filter_version: str, name_servers: str, admin: AdminChoice, outpu
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     name, version = _parts(filter_version)
     request = admin_pb.UpdateFilterQuarantineRequest(filter=name, version=version, release=True)
-    outcomes = run_async(_quarantined(name_servers, admin, request))
-    _tell_done(output, filter_version, "may run again", outcomes)
+    answer = changed(name_servers, admin, lambda one: one.filters.UpdateFilterQuarantine, request)
+    _write(output, filter_version, "may run again", answer.outcomes)
 
 
 @click.command("delete")
@@ -216,7 +184,7 @@ def delete(
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     name, version = _parts(filter_version)
     if dry_run:
-        row = run_async(_kept_row(name_servers, name, version))
+        row, _ = _kept(name_servers, filter_version)
         groups = row["groups"]
         used = f"; refused while it is used by {', '.join(groups)}" if groups else ""
         output.done(
@@ -226,33 +194,27 @@ def delete(
         return
     confirm(f"Delete filter {filter_version} at all FilterServers?", yes=yes)
     request = admin_pb.DeleteFilterRequest(filter=name, version=version)
-
-    async def ask() -> Sequence[admin_pb.FilterServerOutcome]:
-        async with administration(name_servers, admin) as changes:
-            return (await changes.ask(changes.filters.DeleteFilter, request)).outcomes
-
-    _tell_done(output, filter_version, "is deleted", run_async(ask()))
+    answer = changed(name_servers, admin, lambda one: one.filters.DeleteFilter, request)
+    _write(output, filter_version, "is deleted", answer.outcomes)
 
 
-async def _kept_row(name_servers: str, name: str, version: str) -> Mapping[str, Any]:
-    """One version as all FilterServers keep it."""
-    request = GetFilterRequest(filter=name, version=version)
-    async with ClusterDoors(name_servers) as doors:
-        servers = await filter_servers(doors)
-        kept = await ask_all(servers, lambda server: kept_filter(doors, server, request))
-        return _row(kept.required(), len(servers))
+def _kept(name_servers: str, filter_version: str) -> tuple[Row, bytes]:
+    """One version as all FilterServers keep it, and its module."""
+    name, version = _parts(filter_version)
+    request = admin_pb.GetFilterRequest(filter=name, version=version)
+    _, answer = answered(name_servers, lambda one: one.filters.GetFilter, request)
+    missing_count = _warn_of_silent(answer.silent_servers)
+    return _row(answer.filter, len(answer.filter.filters) + missing_count), answer.module
 
 
-async def _quarantined(
-    name_servers: str,
-    admin: AdminChoice,
-    request: admin_pb.UpdateFilterQuarantineRequest,
-) -> Sequence[admin_pb.FilterServerOutcome]:
-    async with administration(name_servers, admin) as changes:
-        return (await changes.ask(changes.filters.UpdateFilterQuarantine, request)).outcomes
+def _warn_of_silent(servers: Sequence[admin_pb.FilterServerOutcome]) -> int:
+    """Warn of FilterServers that did not answer or lack a version; return their number."""
+    for each in servers:
+        say_warning(reasoned(error_of(each.error)))
+    return len(servers)
 
 
-def _tell_done(
+def _write(
     output: Output,
     filter_version: str,
     what: str,
@@ -301,11 +263,12 @@ def _servers(given: Sequence[admin_pb.FilterServerOutcome]) -> str:
     return f"{len(given)} FilterServer{plural} of {', '.join(sorted(brokers))}"
 
 
-def _row(kept: Mapping[FilterServer, filter_pb2.Filter], server_count: int) -> Row:
-    """One version, as all FilterServers together tell of it."""
-    each = next(iter(kept.values()))
-    stopped = [one for one in kept.values() if one.quarantine_cause]
-    groups = {group for one in kept.values() for group in one.consumer_groups}
+def _row(found: admin_pb.ClusterFilter, server_count: int) -> Row:
+    """One version, as all FilterServers together have it."""
+    kept = list(found.filters.values())
+    each = kept[0]
+    stopped = [one for one in kept if one.quarantine_cause]
+    groups = {group for one in kept for group in one.consumer_groups}
     state = "active"
     if stopped:
         state = "quarantined" if len(stopped) == len(kept) else "quarantined at some"

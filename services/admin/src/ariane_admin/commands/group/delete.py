@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from ariane.admin.v1.group_service_pb2 import DeleteGroupRequest, DeleteGroupResponse
+from ariane.admin.v1.group_service_pb2 import DeleteGroupRequest
 from ariane_admin.asking.changing.changes import (
     AdminChoice,
-    administration,
     change_options,
+    changed,
     required,
 )
 from ariane_admin.asking.connection import run_async
@@ -68,14 +68,8 @@ def delete(
     goes += f"; keep {letters}" if keep_dead_letters else f", and {letters}"
     confirm(f"Delete group {name} with {goes}?", yes=yes)
     request = DeleteGroupRequest(consumer_group=name, keep_dead_letters=keep_dead_letters)
-
-    async def ask() -> DeleteGroupResponse:
-        async with administration(name_servers, admin) as changes:
-            answer = await changes.ask(changes.groups.DeleteGroup, request)
-        required(answer.outcomes)
-        return answer
-
-    answer = run_async(ask())
+    answer = changed(name_servers, admin, lambda one: one.groups.DeleteGroup, request)
+    required(answer.outcomes)
     broker_count = len(answer.outcomes)
     fate = "kept" if keep_dead_letters else "deleted"
     output.done(

@@ -9,14 +9,13 @@ import click
 from ariane.admin.v1.group_service_pb2 import DeleteGroupOffsetsRequest
 from ariane_admin.asking.changing.changes import (
     AdminChoice,
-    administration,
     change_options,
+    changed,
     required,
 )
-from ariane_admin.asking.connection import run_async
 from ariane_admin.terminal.client_warnings import say_warning
 from ariane_admin.terminal.confirmation import confirm, dry_run_option, yes_option
-from ariane_admin.terminal.output import Output, Row
+from ariane_admin.terminal.output import Output
 
 
 @click.command("forget")
@@ -49,21 +48,16 @@ def forget(
     if not dry_run:
         confirm(f"Delete the offsets of group {name} in {topic}?", yes=yes)
     request = DeleteGroupOffsetsRequest(consumer_group=name, topic=topic, validate_only=dry_run)
-
-    async def ask() -> list[Row]:
-        async with administration(name_servers, admin) as changes:
-            answer = await changes.ask(changes.groups.DeleteGroupOffsets, request)
-        required(answer.outcomes)
-        return [
-            {
-                "broker": each.broker_name,
-                "queue_id": each.queue_id,
-                "consumer_offset": each.queue_offset,
-            }
-            for each in answer.offsets
-        ]
-
-    rows = run_async(ask())
+    answer = changed(name_servers, admin, lambda one: one.groups.DeleteGroupOffsets, request)
+    required(answer.outcomes)
+    rows = [
+        {
+            "broker": each.broker_name,
+            "queue_id": each.queue_id,
+            "consumer_offset": each.queue_offset,
+        }
+        for each in answer.offsets
+    ]
     if not rows:
         say_warning(
             f"group {name} has no offset in topic {topic}; ariane group show {shlex.quote(name)}"

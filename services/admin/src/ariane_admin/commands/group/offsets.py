@@ -14,11 +14,10 @@ from ariane.admin.v1.group_service_pb2 import (
 )
 from ariane_admin.asking.changing.changes import (
     AdminChoice,
-    administration,
     change_options,
+    changed,
     required,
 )
-from ariane_admin.asking.connection import run_async
 from ariane_admin.errors import CommandFailed
 from ariane_admin.messages.queue_places import queue_offsets
 from ariane_admin.messages.start_position import StartPosition, StartPositionType
@@ -92,20 +91,12 @@ def reset(
     request = _reset_request(name, topic, position, queues)
     request.validate_only = dry_run
     request.only_back = isinstance(position, datetime) and not skip
-
-    async def ask() -> list[Row]:
-        async with administration(name_servers, admin) as changes:
-            answer = await changes.ask(changes.groups.ResetGroupOffsets, request)
-        required(answer.outcomes)
-        return list(map(_moved_row, answer.offsets))
-
-    rows = run_async(ask())
-    if not rows and request.only_back:
-        say_warning(
-            f"nothing moves: in all queues of {topic}, group {name} stands at or before that time;"
-            " --skip moves it forward"
-        )
-    output.rows(("broker", "queue_id", "offset_before", "consumer_offset", "moved"), rows)
+    answer = changed(name_servers, admin, lambda one: one.groups.ResetGroupOffsets, request)
+    required(answer.outcomes)
+    output.rows(
+        ("broker", "queue_id", "offset_before", "consumer_offset", "moved"),
+        list(map(_moved_row, answer.offsets)),
+    )
 
 
 @click.command("clone")
@@ -139,14 +130,9 @@ def clone(
     request = CloneGroupOffsetsRequest(
         consumer_group=name, target_consumer_group=target, topic=topic
     )
-
-    async def ask() -> list[Row]:
-        async with administration(name_servers, admin) as changes:
-            answer = await changes.ask(changes.groups.CloneGroupOffsets, request)
-        required(answer.outcomes)
-        return list(map(_offset_row, answer.offsets))
-
-    output.rows(_OFFSET_COLUMNS, run_async(ask()))
+    answer = changed(name_servers, admin, lambda one: one.groups.CloneGroupOffsets, request)
+    required(answer.outcomes)
+    output.rows(_OFFSET_COLUMNS, list(map(_offset_row, answer.offsets)))
 
 
 def _reset_request(

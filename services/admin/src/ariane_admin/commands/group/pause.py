@@ -10,11 +10,10 @@ from ariane.admin.v1.group_service_pb2 import UpdateGroupRequest
 from ariane.broker.v1.group_service_pb2 import ConsumerGroupChange
 from ariane_admin.asking.changing.changes import (
     AdminChoice,
-    administration,
     change_options,
+    changed,
     required,
 )
-from ariane_admin.asking.connection import run_async
 from ariane_admin.terminal.confirmation import confirm, yes_option
 from ariane_admin.terminal.output import Output
 
@@ -34,7 +33,7 @@ def pause(*, name: str, yes: bool, name_servers: str, admin: AdminChoice, output
       ariane group pause billing --yes
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     confirm(f"Stop delivery to group {name}?", yes=yes)
-    run_async(_set_consuming(name_servers, admin, name, enabled=False))
+    _set_consuming(name_servers, admin, name, enabled=False)
     output.done(
         f"Group {name} is paused; resume it with ariane group resume {shlex.quote(name)}.",
         {"group": name, "consume_enabled": False},
@@ -51,20 +50,17 @@ def resume(*, name: str, name_servers: str, admin: AdminChoice, output: Output) 
     Example:
       ariane group resume billing
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
-    run_async(_set_consuming(name_servers, admin, name, enabled=True))
+    _set_consuming(name_servers, admin, name, enabled=True)
     output.done(f"Delivery to group {name} is resumed.", {"group": name, "consume_enabled": True})
 
 
-async def _set_consuming(
-    name_servers: str, admin: AdminChoice, name: str, *, enabled: bool
-) -> None:
+def _set_consuming(name_servers: str, admin: AdminChoice, name: str, *, enabled: bool) -> None:
     """Change it on all brokers that know the group.
 
     Raises:
         GroupNotFound: None does.
         CallError: One did not do it.
     """
-    async with administration(name_servers, admin) as changes:
-        change = ConsumerGroupChange(consumer_group=name, consume_enabled=enabled)
-        request = UpdateGroupRequest(group=change)
-        required((await changes.ask(changes.groups.UpdateGroup, request)).outcomes)
+    change = ConsumerGroupChange(consumer_group=name, consume_enabled=enabled)
+    request = UpdateGroupRequest(group=change)
+    required(changed(name_servers, admin, lambda one: one.groups.UpdateGroup, request).outcomes)

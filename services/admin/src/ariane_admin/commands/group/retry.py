@@ -18,8 +18,8 @@ from ariane.broker.v1.group_service_pb2 import (
 )
 from ariane_admin.asking.changing.changes import (
     AdminChoice,
-    administration,
     change_options,
+    changed,
     required,
 )
 from ariane_admin.asking.connection import run_async
@@ -152,16 +152,12 @@ def retry(
             retry_policy=policy,
         )
         request = UpdateGroupRequest(group=change, allow_missing=True)
-        output.rows(_COLUMNS, run_async(_changed(name_servers, admin, request)))
+        answer = changed(name_servers, admin, lambda one: one.groups.UpdateGroup, request)
+        required(answer.outcomes)
+        parts = answer.group.placements
+        output.rows(_COLUMNS, [_row(each.broker_name, each.group) for each in parts])
         return ExitStatus.DONE
     return run_async(_show(name_servers, name, output))
-
-
-async def _changed(name_servers: str, admin: AdminChoice, request: UpdateGroupRequest) -> list[Row]:
-    async with administration(name_servers, admin) as changes:
-        answer = await changes.ask(changes.groups.UpdateGroup, request)
-    required(answer.outcomes)
-    return [_row(each.broker_name, each.group) for each in answer.group.placements]
 
 
 async def _show(name_servers: str, name: str, output: Output) -> ExitStatus:

@@ -7,7 +7,7 @@ from typing import Final
 import click
 from google.protobuf.duration_pb2 import Duration
 
-from ariane.admin.v1.message_service_pb2 import ConsumeMessageRequest, ConsumeMessageResponse
+from ariane.admin.v1.message_service_pb2 import ConsumeMessageRequest
 from ariane.broker.v1.client_question_pb2 import (
     CONSUME_OUTCOME_CONSUMED,
     CONSUME_OUTCOME_RAISED,
@@ -16,8 +16,7 @@ from ariane.broker.v1.client_question_pb2 import (
     ConsumeOutcome,
 )
 from ariane_admin.asking.admin_service import ADMIN_SECONDS_MAX
-from ariane_admin.asking.changing.changes import AdminChoice, administration, change_options
-from ariane_admin.asking.connection import run_async
+from ariane_admin.asking.changing.changes import AdminChoice, change_options, changed
 from ariane_admin.errors import CommandFailed
 from ariane_admin.terminal.confirmation import confirm, yes_option
 from ariane_admin.terminal.exits import ExitStatus
@@ -91,14 +90,13 @@ def consume_again(
         topic=topic,
         wait_duration=Duration(seconds=wait_s),
     )
-
-    async def ask() -> ConsumeMessageResponse:
-        async with administration(name_servers, admin) as changes:
-            return await changes.ask(
-                changes.messages.ConsumeMessage, request, seconds_max=wait_s + ADMIN_SECONDS_MAX
-            )
-
-    answer = run_async(ask()).answer
+    answer = changed(
+        name_servers,
+        admin,
+        lambda one: one.messages.ConsumeMessage,
+        request,
+        seconds_max=wait_s + ADMIN_SECONDS_MAX,
+    ).answer
     took_ms = answer.duration.ToMicroseconds() / 1000 if answer.HasField("duration") else None
     word = _WORDS.get(answer.outcome, "unknown")
     if answer.outcome == CONSUME_OUTCOME_CONSUMED:

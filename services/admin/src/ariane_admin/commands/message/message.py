@@ -10,7 +10,7 @@ import click
 from ariane.admin.v1.delayed_message_service_pb2 import RecallMessageRequest
 from ariane.admin.v1.message_service_pb2 import GetMessageRequest, QueryMessagesRequest
 from ariane.common.v1.message_pb2 import Message
-from ariane_admin.asking.changing.changes import AdminChoice, administration, change_options
+from ariane_admin.asking.changing.changes import AdminChoice, change_options, changed
 from ariane_admin.asking.connection import run_async
 from ariane_admin.asking.options import question_options
 from ariane_admin.asking.questions import Questions, answered, questions
@@ -218,12 +218,8 @@ def recall(*, handle: str, name_servers: str, admin: AdminChoice, output: Output
         ) from None
 
     request = RecallMessageRequest(recall_handle=handle, topic=named.topic)
-
-    async def ask() -> bool:
-        async with administration(name_servers, admin) as changes:
-            return (await changes.ask(changes.delayed.RecallMessage, request)).recalled
-
-    if not run_async(ask()):
+    answer = changed(name_servers, admin, lambda one: one.delayed.RecallMessage, request)
+    if not answer.recalled:
         raise CommandFailed("it was already delivered", ExitStatus.REFUSED)
     output.done(
         f"Message {named.unique_id} of {named.topic} will not be delivered.",

@@ -14,8 +14,8 @@ from ariane.admin.v1.group_service_pb2 import UpdateGroupRequest
 from ariane.broker.v1.group_service_pb2 import ConsumerGroupChange
 from ariane_admin.asking.changing.changes import (
     AdminChoice,
-    administration,
     change_options,
+    changed,
     required,
 )
 from ariane_admin.asking.cluster_doors import PATIENCE_S, ClusterDoors
@@ -258,7 +258,7 @@ def consume(
     if receive and group is not None:
         if in_order is not None:
             change = ConsumerGroupChange(consumer_group=group, receive_in_order=in_order)
-            run_async(_change_group(name_servers, admin, change))
+            _change_group(name_servers, admin, change)
         receiver = ReceiveConsumer(
             name_servers,
             group=group,
@@ -301,12 +301,10 @@ async def _up_to_the_end(name_servers: str, topic: str, begin: Begin, lines: _Li
     return answers.status or lines.status
 
 
-async def _change_group(name_servers: str, admin: AdminChoice, change: ConsumerGroupChange) -> None:
+def _change_group(name_servers: str, admin: AdminChoice, change: ConsumerGroupChange) -> None:
     """Change a setting of a group on all brokers; those that do not know the group get it."""
-    async with administration(name_servers, admin) as changes:
-        request = UpdateGroupRequest(group=change, allow_missing=True)
-        answer = await changes.ask(changes.groups.UpdateGroup, request)
-    required(answer.outcomes)
+    request = UpdateGroupRequest(group=change, allow_missing=True)
+    required(changed(name_servers, admin, lambda one: one.groups.UpdateGroup, request).outcomes)
 
 
 async def _receiving(consumer: ReceiveConsumer, lines: _Lines, count: int | None) -> ExitStatus:

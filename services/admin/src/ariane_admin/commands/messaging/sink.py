@@ -9,12 +9,10 @@ import click
 from ariane.admin.v1.sink_service_pb2 import (
     ClusterSink,
     DeleteSinkRequest,
-    DeleteSinkResponse,
     ListSinksRequest,
     MoveSinkRequest,
-    MoveSinkResponse,
 )
-from ariane_admin.asking.changing.changes import AdminChoice, administration, change_options
+from ariane_admin.asking.changing.changes import AdminChoice, change_options, changed
 from ariane_admin.asking.connection import run_async
 from ariane_admin.asking.options import question_options
 from ariane_admin.asking.questions import answered, questions
@@ -106,11 +104,6 @@ def move(
         home_is_gone=home_is_gone,
         committed_batch_id=committed_batch,
     )
-
-    async def act() -> MoveSinkResponse:
-        async with administration(name_servers, admin) as changes:
-            return await changes.ask(changes.sinks.MoveSink, request)
-
     question = f"Move sink {name} to {broker} without asking its current broker?"
     if not home_is_gone:
         sink = run_async(_sink(name_servers, name))
@@ -119,7 +112,7 @@ def move(
         question += " What it alone had committed may be there twice if it comes back."
     confirm(question, yes=yes)
     try:
-        moved = run_async(act())
+        moved = changed(name_servers, admin, lambda one: one.sinks.MoveSink, request)
     except ServiceUnavailable as error:
         if not home_is_gone:
             error.add_note(
@@ -169,11 +162,6 @@ def delete(
       ariane sink delete write/job-1/copies --dry-run
       ariane sink delete write/job-1/copies
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
-
-    async def act() -> DeleteSinkResponse:
-        async with administration(name_servers, admin) as changes:
-            return await changes.ask(changes.sinks.DeleteSink, DeleteSinkRequest(sink_name=name))
-
     if dry_run or not yes:
         sink = run_async(_sink(name_servers, name))
         if dry_run:
@@ -183,7 +171,8 @@ def delete(
             )
             return
         confirm(f"Delete sink {name}, {_last_use(sink)}?", yes=yes)
-    deleted = run_async(act())
+    request = DeleteSinkRequest(sink_name=name)
+    deleted = changed(name_servers, admin, lambda one: one.sinks.DeleteSink, request)
     count = len(deleted.broker_names)
     staged = f"{deleted.dropped_row_count:,} staged rows dropped"
     if deleted.lost_row_count:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import click
 
 from ariane.admin.v1.topic_service_pb2 import UpdateTopicQueueOrderRequest
-from ariane_admin.asking.changing.changes import AdminChoice, administration, change_options
+from ariane_admin.asking.changing.changes import AdminChoice, change_options, changed
 from ariane_admin.asking.cluster_doors import PATIENCE_S
 from ariane_admin.asking.connection import run_async
 from ariane_admin.terminal.confirmation import confirm, yes_option
@@ -62,7 +62,9 @@ def order(
             yes=yes,
         )
     if fix or clear:
-        route = run_async(_changed(name_servers, admin, name, clear=clear))
+        request = UpdateTopicQueueOrderRequest(topic=name, clear=clear)
+        changed(name_servers, admin, lambda one: one.topics.UpdateTopicQueueOrder, request)
+        route = run_async(_route(name_servers, name))
     none = (
         ""
         if output.for_programs
@@ -85,13 +87,6 @@ def places_in_order(route: Route) -> Mapping[MessageQueue, int]:
 async def _route(name_servers: str, name: str) -> Route:
     async with ClusterClient(name_servers, patience_s=PATIENCE_S) as cluster:
         return await cluster.route(name)
-
-
-async def _changed(name_servers: str, admin: AdminChoice, name: str, *, clear: bool) -> Route:
-    request = UpdateTopicQueueOrderRequest(topic=name, clear=clear)
-    async with administration(name_servers, admin) as changes:
-        await changes.ask(changes.topics.UpdateTopicQueueOrder, request)
-    return await _route(name_servers, name)
 
 
 def _by_broker(route: Route) -> Sequence[Mapping[str, object]]:

@@ -7,14 +7,13 @@ from typing import Any
 
 import click
 
-from ariane.admin.v1.topic_service_pb2 import PurgeTopicRequest, PurgeTopicResponse
+from ariane.admin.v1.topic_service_pb2 import PurgeTopicRequest
 from ariane_admin.asking.changing.changes import (
     AdminChoice,
-    administration,
     change_options,
+    changed,
     required,
 )
-from ariane_admin.asking.connection import run_async
 from ariane_admin.counted import counted
 from ariane_admin.messages.start_position import MomentType
 from ariane_admin.terminal.confirmation import confirm, dry_run_option, yes_option
@@ -64,14 +63,9 @@ def purge(
     request = PurgeTopicRequest(topic=name, undo=undo, validate_only=dry_run)
     if before is not None:
         request.before.FromDatetime(before)
-
-    async def ask() -> PurgeTopicResponse:
-        async with administration(name_servers, admin) as changes:
-            answer = await changes.ask(changes.topics.PurgeTopic, request)
-        required(answer.outcomes)
-        return answer
-
-    hidden = run_async(ask()).hidden
+    answer = changed(name_servers, admin, lambda one: one.topics.PurgeTopic, request)
+    required(answer.outcomes)
+    hidden = answer.hidden
     count = sum(each.message_count for each in hidden)
     row: dict[str, Any] = {
         "topic": name,

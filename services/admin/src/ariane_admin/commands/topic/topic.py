@@ -13,8 +13,8 @@ from ariane.broker.v1.topic_service_pb2 import Topic
 from ariane.namesrv.v1 import route_pb2
 from ariane_admin.asking.changing.changes import (
     AdminChoice,
-    administration,
     change_options,
+    changed,
     required,
 )
 from ariane_admin.asking.connection import run_async
@@ -113,16 +113,11 @@ def create(
     request = topic_pb.CreateTopicRequest(
         topic=wanted, cluster_name=cluster_name, broker_names=broker_names, exists_ok=exists_ok
     )
-
-    async def ask() -> None:
-        async with administration(name_servers, admin) as changes:
-            answer = await changes.ask(changes.topics.CreateTopic, request)
-        required(answer.outcomes)
-        for part in answer.topic.placements:
-            if exists_ok and part.broker_name in (broker_names or {part.broker_name}):
-                _tell_difference(placement_row(part), wanted)
-
-    run_async(ask())
+    answer = changed(name_servers, admin, lambda one: one.topics.CreateTopic, request)
+    required(answer.outcomes)
+    for part in answer.topic.placements:
+        if exists_ok and part.broker_name in (broker_names or {part.broker_name}):
+            _warn_of_difference(placement_row(part), wanted)
     output.done(f"Topic {name} exists.", {"topic": name})
 
 
@@ -239,14 +234,9 @@ def update(
         confirm(
             f"Change topic {name} even if messages end up in queues that are not readable?", yes=yes
         )
-
-    async def ask() -> list[Mapping[str, object]]:
-        async with administration(name_servers, admin) as changes:
-            answer = await changes.ask(changes.topics.UpdateTopic, request)
-        required(answer.outcomes)
-        return list(map(placement_row, answer.topic.placements))
-
-    output.rows(_LAYOUT_COLUMNS, run_async(ask()))
+    answer = changed(name_servers, admin, lambda one: one.topics.UpdateTopic, request)
+    required(answer.outcomes)
+    output.rows(_LAYOUT_COLUMNS, list(map(placement_row, answer.topic.placements)))
 
 
 @click.command("delete")
@@ -291,23 +281,18 @@ def delete(
     confirm(f"Delete topic {name}{where} with all its messages?", yes=yes)
 
     request = topic_pb.DeleteTopicRequest(topic=name, broker_names=broker_names)
-
-    async def ask() -> int:
-        async with administration(name_servers, admin) as changes:
-            try:
-                answer = await changes.ask(changes.topics.DeleteTopic, request)
-            except TopicNotFound:
-                if not missing_ok:
-                    raise
-                return 0
-        required(answer.outcomes)
-        for why in answer.not_told:
-            say_warning(
-                f"a name server did not answer, and may keep the queue order of topic {name}: {why}"
-            )
-        return len(answer.outcomes)
-
-    deleted = run_async(ask())
+    try:
+        answer = changed(name_servers, admin, lambda one: one.topics.DeleteTopic, request)
+    except TopicNotFound:
+        if not missing_ok:
+            raise
+        answer = topic_pb.DeleteTopicResponse()
+    required(answer.outcomes)
+    for why in answer.not_told:
+        say_warning(
+            f"a name server did not answer, and may keep the queue order of topic {name}: {why}"
+        )
+    deleted = len(answer.outcomes)
     output.done(
         f"Deleted topic {name} from {counted(deleted, 'broker')}.",
         {"topic": name, "brokers": deleted},
@@ -356,7 +341,7 @@ async def _queues(name_servers: str, name: str) -> tuple[Questions, list[Row]]:
     return asked, [row(queue) for queue in sorted({*bounds, *silent})]
 
 
-def _tell_difference(there: Mapping[str, object], wanted: Topic) -> None:
+def _warn_of_difference(there: Mapping[str, object], wanted: Topic) -> None:
     """Warn of a topic that is there, and otherwise than it is wanted."""
     columns = ("read_queues", "write_queues", "permission", "type", "retention")
     if tuple(map(there.get, columns)) != (
