@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from ariane_admin.asking.cluster_doors import all_pages
+from ariane_admin.asking.cluster_doors import all_pages, answer_of, answer_to_question
 from ariane_admin.asking.connection import ADMIN_VARIABLE, DEFAULT_ADMIN, address_of, run_async
 from ariane_admin.terminal.output import first_of
 from ariane_sdk import ClusterClient
 
 if TYPE_CHECKING:
+    from google.protobuf.message import Message
     from grpc.aio import Channel
 
 USER_KEY: Final = "x-ariane-claimed-user"
@@ -24,6 +25,7 @@ USER_KEY: Final = "x-ariane-claimed-user"
 ADMIN_SECONDS_MAX: Final = 30.0
 """How long one call may take: admin calls many processes."""
 
+_Answer = TypeVar("_Answer")
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _Entry = TypeVar("_Entry")
 
@@ -48,6 +50,45 @@ async def admin_channel(address: str) -> AsyncIterator[Channel]:
     """A channel to admin, for the length of a block; it accepts answers of every size."""
     async with ClusterClient(address) as client:
         yield client.channel(address)
+
+
+def answer_of_admin(
+    admin: str, method: Callable[[Channel], Callable[..., Awaitable[_Answer]]], request: Message
+) -> _Answer:
+    """Ask admin one question.
+
+    Args:
+        admin: Admin's "host:port".
+        method: The method of a stub, on a channel to admin.
+        request: Its request.
+
+    Raises:
+        CallError: Admin refused or did not answer.
+    """
+
+    async def ask() -> _Answer:
+        async with admin_channel(admin) as channel:
+            call = method(channel)(request, timeout=ADMIN_SECONDS_MAX)
+            return await answer_to_question(call, f"admin {admin}")
+
+    return run_async(ask())
+
+
+def changed_by_admin(
+    admin: str, method: Callable[[Channel], Callable[..., Awaitable[_Answer]]], request: Message
+) -> _Answer:
+    """Have admin make one change, in the name of the local user; arguments as of a question.
+
+    Raises:
+        CallError: Admin refused or did not answer.
+    """
+
+    async def ask() -> _Answer:
+        async with admin_channel(admin) as channel:
+            call = method(channel)(request, timeout=ADMIN_SECONDS_MAX, metadata=own_name())
+            return await answer_of(call, f"admin {admin}")
+
+    return run_async(ask())
 
 
 def entries_of_admin(

@@ -9,13 +9,10 @@ import click
 from ariane.admin.v1 import alert_service_pb2 as alert_pb
 from ariane.admin.v1.alert_service_pb2_grpc import AlertServiceStub
 from ariane_admin.asking.admin_service import (
-    ADMIN_SECONDS_MAX,
-    admin_channel,
     admin_option,
+    answer_of_admin,
     entries_of_admin,
 )
-from ariane_admin.asking.cluster_doors import answer_to_question
-from ariane_admin.asking.connection import run_async
 from ariane_admin.asking.options import count_option
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_admin.terminal.output import Output, Row, output_option
@@ -61,14 +58,11 @@ def rules(*, admin: str, output: Output) -> None:
     Example:
       ariane alert rules
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
-
-    async def ask() -> alert_pb.ListAlertRulesResponse:
-        async with admin_channel(admin) as channel:
-            request = alert_pb.ListAlertRulesRequest()
-            call = AlertServiceStub(channel).ListAlertRules(request, timeout=ADMIN_SECONDS_MAX)
-            return await answer_to_question(call, f"admin {admin}")
-
-    answer = run_async(ask())
+    answer = answer_of_admin(
+        admin,
+        lambda channel: AlertServiceStub(channel).ListAlertRules,
+        alert_pb.ListAlertRulesRequest(),
+    )
     output.rows(
         _RULE_COLUMNS,
         [

@@ -11,9 +11,10 @@ from ariane_admin.asking.admin_service import (
     ADMIN_SECONDS_MAX,
     admin_channel,
     admin_option,
+    answer_of_admin,
     own_name,
 )
-from ariane_admin.asking.cluster_doors import answer_of, answer_to_question
+from ariane_admin.asking.cluster_doors import answer_of
 from ariane_admin.asking.connection import run_async
 from ariane_admin.errors import CommandFailed
 from ariane_admin.terminal.client_warnings import say_warning
@@ -47,14 +48,11 @@ def export(*, file: TextIO, admin: str) -> None:
         DefinitionServiceStub,
     )
 
-    async def ask() -> definition_pb.ExportDefinitionsResponse:
-        async with admin_channel(admin) as channel:
-            call = DefinitionServiceStub(channel).ExportDefinitions(
-                definition_pb.ExportDefinitionsRequest(), timeout=ADMIN_SECONDS_MAX
-            )
-            return await answer_to_question(call, f"admin {admin}")
-
-    answer = run_async(ask())
+    answer = answer_of_admin(
+        admin,
+        lambda channel: DefinitionServiceStub(channel).ExportDefinitions,
+        definition_pb.ExportDefinitionsRequest(),
+    )
     for name in answer.uneven_names:
         say_warning(f"{name} differs between brokers: exported as on the first one")
     row = MessageToDict(answer.definitions, preserving_proto_field_name=True)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 import click
 
@@ -12,14 +11,11 @@ from ariane.admin.v1 import access_policy_service_pb2 as policy_pb
 from ariane.admin.v1.access_policy_service_pb2_grpc import AccessPolicyServiceStub
 from ariane.common.v1 import access_rules_pb2 as rules_pb
 from ariane_admin.asking.admin_service import (
-    ADMIN_SECONDS_MAX,
-    admin_channel,
     admin_option,
+    answer_of_admin,
+    changed_by_admin,
     entries_of_admin,
-    own_name,
 )
-from ariane_admin.asking.cluster_doors import answer_of, answer_to_question
-from ariane_admin.asking.connection import run_async
 from ariane_admin.errors import CommandFailed
 from ariane_admin.terminal.client_warnings import say_warning
 from ariane_admin.terminal.exits import ExitStatus
@@ -27,9 +23,6 @@ from ariane_admin.terminal.output import Output, Row, output_option
 from ariane_admin.times import moment_text
 from ariane_admin.users.entry_text import ACTIONS, RESOURCES, entry_of, entry_row
 from ariane_servicekit.security.rules.words import action_word, resource_word
-
-if TYPE_CHECKING:
-    from ariane.admin.v1.access_policy_service_pb2_grpc import AccessPolicyServiceAsyncStub
 
 _COLUMNS: Final = ("user", "decision", "actions", "resource", "name", "networks")
 _ENTRY_COLUMNS: Final = _COLUMNS[1:]
@@ -43,13 +36,6 @@ _from = click.option(
     metavar="NETWORK",
     help="Only for callers from there, such as 10.1.0.0/16; may be repeated.",
 )
-
-
-@asynccontextmanager
-async def policies(admin: str) -> AsyncIterator[AccessPolicyServiceAsyncStub]:
-    """The policies of admin, for the length of a block."""
-    async with admin_channel(admin) as channel:
-        yield AccessPolicyServiceStub(channel)
 
 
 def _actions_of(_: click.Context, __: click.Parameter, value: str) -> list[str]:
@@ -80,12 +66,7 @@ def list_entries(
       ariane access list --resource topic --name orders
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     if user is not None:
-
-        async def ask(user: str) -> policy_pb.AccessPolicy:
-            async with policies(admin) as stub:
-                return await _policy(stub, user, admin)
-
-        found: Sequence[policy_pb.AccessPolicy] = [run_async(ask(user))]
+        found: Sequence[policy_pb.AccessPolicy] = [_policy(admin, user)]
     else:
         request = policy_pb.ListAccessPoliciesRequest(name=name)
         if resource is not None:
@@ -139,7 +120,7 @@ def grant(
     def add(entries: list[rules_pb.AccessEntry]) -> list[rules_pb.AccessEntry]:
         return entries if entry in entries else [*entries, entry]
 
-    run_async(_change(admin, user, add))
+    _change(admin, user, add)
     word = "is denied" if deny else "is granted"
     output.done(
         f"{','.join(actions)} on {resource} {name} {word} to {user}",
@@ -191,7 +172,7 @@ def revoke(
                 left.append(entry)
         return left
 
-    run_async(_change(admin, user, without))
+    _change(admin, user, without)
     if not taken:
         raise CommandFailed(
             f"{user} has no entry with {','.join(actions)} on {resource} {name};"
@@ -235,13 +216,9 @@ def test(
         name="" if name == "*" else name,
         source_address=address,
     )
-
-    async def ask() -> policy_pb.CheckAccessResponse:
-        async with policies(admin) as stub:
-            call = stub.CheckAccess(request, timeout=ADMIN_SECONDS_MAX)
-            return await answer_to_question(call, f"admin {admin}")
-
-    answer = run_async(ask())
+    answer = answer_of_admin(
+        admin, lambda channel: AccessPolicyServiceStub(channel).CheckAccess, request
+    )
     allowed = answer.decision == rules_pb.ACCESS_DECISION_ALLOW
     row: dict[str, Any] = {"user": user, "allowed": allowed}
     if answer.HasField("entry"):
@@ -264,14 +241,11 @@ def suggest(*, user: str, refused: bool, admin: str, output: Output) -> int:
     Example:
       ariane access suggest shop
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
-
-    async def ask() -> policy_pb.SuggestAccessResponse:
-        async with policies(admin) as stub:
-            request = policy_pb.SuggestAccessRequest(user=user)
-            call = stub.SuggestAccess(request, timeout=ADMIN_SECONDS_MAX)
-            return await answer_to_question(call, f"admin {admin}")
-
-    answer = run_async(ask())
+    answer = answer_of_admin(
+        admin,
+        lambda channel: AccessPolicyServiceStub(channel).SuggestAccess,
+        policy_pb.SuggestAccessRequest(user=user),
+    )
     if refused:
         output.rows(
             ("action", "resource", "name", "refused_count"),
@@ -301,14 +275,11 @@ def explain(*, request_id: str, admin: str, output: Output) -> int:
     Example:
       ariane access explain 4fd3a2c1b09e8d77
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
-
-    async def ask() -> policy_pb.ExplainRefusalResponse:
-        async with policies(admin) as stub:
-            request = policy_pb.ExplainRefusalRequest(request_id=request_id)
-            call = stub.ExplainRefusal(request, timeout=ADMIN_SECONDS_MAX)
-            return await answer_to_question(call, f"admin {admin}")
-
-    answer = run_async(ask())
+    answer = answer_of_admin(
+        admin,
+        lambda channel: AccessPolicyServiceStub(channel).ExplainRefusal,
+        policy_pb.ExplainRefusalRequest(request_id=request_id),
+    )
     if not answer.HasField("refusal"):
         _warn_of_silent(answer.silent_addresses)
         raise CommandFailed(
@@ -319,26 +290,25 @@ def explain(*, request_id: str, admin: str, output: Output) -> int:
     return ExitStatus.DONE
 
 
-async def _policy(
-    stub: AccessPolicyServiceAsyncStub, user: str, admin: str
-) -> policy_pb.AccessPolicy:
+def _policy(admin: str, user: str) -> policy_pb.AccessPolicy:
     request = policy_pb.GetAccessPolicyRequest(user=user)
-    call = stub.GetAccessPolicy(request, timeout=ADMIN_SECONDS_MAX)
-    return (await answer_to_question(call, f"admin {admin}")).policy
+    return answer_of_admin(
+        admin, lambda channel: AccessPolicyServiceStub(channel).GetAccessPolicy, request
+    ).policy
 
 
-async def _change(
+def _change(
     admin: str,
     user: str,
     change: Callable[[list[rules_pb.AccessEntry]], list[rules_pb.AccessEntry]],
 ) -> None:
     """Change a policy; if somebody else has changed it meanwhile, the command says so."""
-    async with policies(admin) as stub:
-        present = await _policy(stub, user, admin)
-        wanted = policy_pb.AccessPolicy(user=user, entries=change(list(present.entries)))
-        request = policy_pb.UpdateAccessPolicyRequest(policy=wanted, known_version=present.version)
-        call = stub.UpdateAccessPolicy(request, timeout=ADMIN_SECONDS_MAX, metadata=own_name())
-        await answer_of(call, f"admin {admin}")
+    present = _policy(admin, user)
+    wanted = policy_pb.AccessPolicy(user=user, entries=change(list(present.entries)))
+    request = policy_pb.UpdateAccessPolicyRequest(policy=wanted, known_version=present.version)
+    changed_by_admin(
+        admin, lambda channel: AccessPolicyServiceStub(channel).UpdateAccessPolicy, request
+    )
 
 
 def _warn_of_silent(addresses: Sequence[str]) -> ExitStatus:

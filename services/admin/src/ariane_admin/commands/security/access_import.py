@@ -8,6 +8,7 @@ import click
 
 from ariane.admin.v1 import access_policy_service_pb2 as policy_pb
 from ariane.admin.v1 import user_service_pb2 as user_pb
+from ariane.admin.v1.access_policy_service_pb2_grpc import AccessPolicyServiceStub
 from ariane.admin.v1.user_service_pb2_grpc import UserServiceStub
 from ariane.common.v1 import access_rules_pb2 as rules_pb
 from ariane_admin.asking.admin_service import (
@@ -61,11 +62,8 @@ def import_rules(*, file: TextIO, dry_run: bool, admin: str, output: Output) -> 
 
 
 async def _write(admin: str, users: list[ImportedUser]) -> None:
-    # Imported here, as all that needs the generated stubs of policies.
-    from ariane_admin.commands.security.access import policies  # noqa: PLC0415
-
     peer = f"admin {admin}"
-    async with admin_channel(admin) as channel, policies(admin) as stub:
+    async with admin_channel(admin) as channel:
         for user in users:
             kind = rules_pb.USER_KIND_SUPER if user.is_super else rules_pb.USER_KIND_NORMAL
             wanted = user_pb.User(user=user.name, kind=kind, enabled=True)
@@ -80,7 +78,7 @@ async def _write(admin: str, users: list[ImportedUser]) -> None:
                 if error.reason != "USER_EXISTS":
                     raise
             policy = policy_pb.AccessPolicy(user=user.name, entries=user.entries)
-            update = stub.UpdateAccessPolicy(
+            update = AccessPolicyServiceStub(channel).UpdateAccessPolicy(
                 policy_pb.UpdateAccessPolicyRequest(policy=policy),
                 timeout=ADMIN_SECONDS_MAX,
                 metadata=own_name(),

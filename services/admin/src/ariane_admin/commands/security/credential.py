@@ -5,10 +5,8 @@ from __future__ import annotations
 import os
 import secrets
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from typing import Any, Final, TextIO
 
 import click
 
@@ -18,6 +16,7 @@ from ariane_admin.asking.admin_service import (
     ADMIN_SECONDS_MAX,
     admin_channel,
     admin_option,
+    changed_by_admin,
     entries_of_admin,
     own_name,
 )
@@ -31,17 +30,8 @@ from ariane_admin.times import moment_text
 from ariane_sdk.errors import CallError
 from ariane_sdk.security import is_loopback, tls_files
 
-if TYPE_CHECKING:
-    from ariane.admin.v1.user_service_pb2_grpc import UserServiceAsyncStub
-
 _COLUMNS: Final = ("credential", "kind", "description", "created", "expires")
 _DAY_S: Final = 86_400
-
-
-@asynccontextmanager
-async def _users(admin: str) -> AsyncIterator[UserServiceAsyncStub]:
-    async with admin_channel(admin) as channel:
-        yield UserServiceStub(channel)
 
 
 @click.command()
@@ -98,17 +88,15 @@ def create(
     names = f"user: {user}\ncredential: {wanted.credential_id}\n"
     head = f"Private key of ArianeMQ. Keep it secret.\n{names}"
 
-    async def change() -> user_pb.Credential:
-        request = user_pb.CreateCredentialRequest(user=user, credential=wanted)
-        async with _users(admin) as stub:
-            call = stub.CreateCredential(request, timeout=ADMIN_SECONDS_MAX, metadata=own_name())
-            return (await answer_of(call, f"admin {admin}")).credential
-
     # The file first: a key that nobody has would be of no use.
     path = Path(file)
     _write_once(path, head.encode() + private)
     try:
-        made = run_async(change())
+        made = changed_by_admin(
+            admin,
+            lambda channel: UserServiceStub(channel).CreateCredential,
+            user_pb.CreateCredentialRequest(user=user, credential=wanted),
+        ).credential
     except CallError as error:
         if not error.outcome_unknown:
             path.unlink()
@@ -142,7 +130,8 @@ def import_rocketmq(*, file: TextIO, user: str | None, admin: str, output: Outpu
 
     async def change() -> list[dict[str, Any]]:
         rows = []
-        async with _users(admin) as stub:
+        async with admin_channel(admin) as channel:
+            stub = UserServiceStub(channel)
             for key in keys:
                 request = user_pb.CreateCredentialRequest(
                     user=user or key.access_key,
@@ -196,14 +185,12 @@ def delete(*, user: str, credential_id: str, yes: bool, admin: str, output: Outp
       ariane credential delete billing 4fd3a2c1b09e8d77 --yes
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     confirm(f"Delete credential {credential_id} of {user}?", yes=yes)
-
-    async def change() -> bool:
-        request = user_pb.DeleteCredentialRequest(user=user, credential_id=credential_id)
-        async with _users(admin) as stub:
-            call = stub.DeleteCredential(request, timeout=ADMIN_SECONDS_MAX, metadata=own_name())
-            return (await answer_of(call, f"admin {admin}")).known
-
-    if not run_async(change()):
+    answer = changed_by_admin(
+        admin,
+        lambda channel: UserServiceStub(channel).DeleteCredential,
+        user_pb.DeleteCredentialRequest(user=user, credential_id=credential_id),
+    )
+    if not answer.known:
         raise CommandFailed(f"{user} has no credential {credential_id}")
     row = {"user": user, "credential": credential_id, "deleted": True}
     output.done(f"credential {credential_id} of {user} is deleted", row)

@@ -6,14 +6,7 @@ import click
 
 from ariane.admin.v1 import console_service_pb2 as console_pb
 from ariane.admin.v1.console_service_pb2_grpc import ConsoleServiceStub
-from ariane_admin.asking.admin_service import (
-    ADMIN_SECONDS_MAX,
-    admin_channel,
-    admin_option,
-    own_name,
-)
-from ariane_admin.asking.cluster_doors import answer_of
-from ariane_admin.asking.connection import run_async
+from ariane_admin.asking.admin_service import admin_option, changed_by_admin
 from ariane_admin.terminal.output import Output, output_option
 
 
@@ -30,13 +23,9 @@ def login_link(*, admin: str, output: Output) -> None:
     Example:
       ariane user login-link --admin admin.example:9881
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
-
-    async def ask() -> console_pb.CreateSignInLinkResponse:
-        async with admin_channel(admin) as channel:
-            request = console_pb.CreateSignInLinkRequest()
-            stub = ConsoleServiceStub(channel)
-            call = stub.CreateSignInLink(request, timeout=ADMIN_SECONDS_MAX, metadata=own_name())
-            return await answer_of(call, f"admin {admin}")
-
-    made = run_async(ask())
+    made = changed_by_admin(
+        admin,
+        lambda channel: ConsoleServiceStub(channel).CreateSignInLink,
+        console_pb.CreateSignInLinkRequest(),
+    )
     output.done(made.link, {"link": made.link, "holds_s": made.lifetime.seconds})

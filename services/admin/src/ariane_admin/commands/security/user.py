@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Sequence
+from typing import Any, Final
 
 import click
 
@@ -12,28 +11,16 @@ from ariane.admin.v1 import user_service_pb2 as user_pb
 from ariane.admin.v1.user_service_pb2_grpc import UserServiceStub
 from ariane.common.v1 import access_rules_pb2 as rules_pb
 from ariane_admin.asking.admin_service import (
-    ADMIN_SECONDS_MAX,
-    admin_channel,
     admin_option,
+    answer_of_admin,
+    changed_by_admin,
     entries_of_admin,
-    own_name,
 )
-from ariane_admin.asking.cluster_doors import answer_of, answer_to_question
-from ariane_admin.asking.connection import run_async
 from ariane_admin.terminal.confirmation import confirm, yes_option
 from ariane_admin.terminal.output import Output, output_option
 from ariane_admin.times import moment_text
 
-if TYPE_CHECKING:
-    from ariane.admin.v1.user_service_pb2_grpc import UserServiceAsyncStub
-
 _COLUMNS: Final = ("user", "kind", "enabled", "roles", "description")
-
-
-@asynccontextmanager
-async def _users(admin: str) -> AsyncIterator[UserServiceAsyncStub]:
-    async with admin_channel(admin) as channel:
-        yield UserServiceStub(channel)
 
 
 @click.command("list")
@@ -66,13 +53,9 @@ def show(*, user: str, admin: str, output: Output) -> None:
     Example:
       ariane user show anna
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
-
-    async def ask() -> user_pb.User:
-        async with _users(admin) as stub:
-            call = stub.GetUser(user_pb.GetUserRequest(user=user), timeout=ADMIN_SECONDS_MAX)
-            return (await answer_to_question(call, f"admin {admin}")).user
-
-    output.record(_row(run_async(ask())))
+    request = user_pb.GetUserRequest(user=user)
+    answer = answer_of_admin(admin, lambda channel: UserServiceStub(channel).GetUser, request)
+    output.record(_row(answer.user))
 
 
 @click.command("create")
@@ -105,14 +88,11 @@ def create(
         roles=roles,
         description=description,
     )
-
-    async def change() -> user_pb.User:
-        async with _users(admin) as stub:
-            request = user_pb.CreateUserRequest(user=wanted)
-            call = stub.CreateUser(request, timeout=ADMIN_SECONDS_MAX, metadata=own_name())
-            return (await answer_of(call, f"admin {admin}")).user
-
-    made = run_async(change())
+    made = changed_by_admin(
+        admin,
+        lambda channel: UserServiceStub(channel).CreateUser,
+        user_pb.CreateUserRequest(user=wanted),
+    ).user
     output.done(f"user {made.user} is created; ariane access grant gives it rights", _row(made))
 
 
@@ -148,14 +128,8 @@ def update(
         request.kind = rules_pb.USER_KIND_SUPER if is_super else rules_pb.USER_KIND_NORMAL
     if roles or no_roles:
         request.roles.CopyFrom(user_pb.RoleList(roles=() if no_roles else roles))
-
-    async def change() -> user_pb.User:
-        async with _users(admin) as stub:
-            call = stub.UpdateUser(request, timeout=ADMIN_SECONDS_MAX, metadata=own_name())
-            return (await answer_of(call, f"admin {admin}")).user
-
-    changed = run_async(change())
-    output.done(f"user {user} is changed", _row(changed))
+    answer = changed_by_admin(admin, lambda channel: UserServiceStub(channel).UpdateUser, request)
+    output.done(f"user {user} is changed", _row(answer.user))
 
 
 @click.command("delete")
@@ -171,14 +145,8 @@ def delete(*, user: str, yes: bool, admin: str, output: Output) -> None:
       ariane user delete anna --yes
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     confirm(f"Delete user {user} with its rights?", yes=yes)
-
-    async def change() -> None:
-        async with _users(admin) as stub:
-            request = user_pb.DeleteUserRequest(user=user)
-            call = stub.DeleteUser(request, timeout=ADMIN_SECONDS_MAX, metadata=own_name())
-            await answer_of(call, f"admin {admin}")
-
-    run_async(change())
+    request = user_pb.DeleteUserRequest(user=user)
+    changed_by_admin(admin, lambda channel: UserServiceStub(channel).DeleteUser, request)
     output.done(f"user {user} is deleted", {"user": user, "deleted": True})
 
 
