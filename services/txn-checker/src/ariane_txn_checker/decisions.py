@@ -10,7 +10,7 @@ from ariane_servicekit.database import Database
 from ariane_txn_checker.database import InquiryStore
 from ariane_txn_checker.errors import BrokerFailed, BrokerUnreachable, TransactionForgotten
 from ariane_txn_checker.transaction import CheckedTransaction, Outcome, State
-from ariane_txn_checker.watching.broker_door import Brokers
+from ariane_txn_checker.watching.brokers import Brokers
 
 CAUSE_BYTES_MAX: Final = 1024
 
@@ -56,7 +56,7 @@ class OperatorDecisions:
             return _if_the_same(found, outcome)
         await self._database.call(self._inquiries.intend, found.key, outcome, cause)
         try:
-            standing = await self._brokers.door(found.key.broker).end(found, outcome)
+            standing = await self._brokers.broker(found.key.broker).end(found, outcome)
         except TransactionForgotten:
             await self._database.call(self._inquiries.decide, found.key, Outcome.UNSPECIFIED)
             raise _not_found(transaction_id) from None

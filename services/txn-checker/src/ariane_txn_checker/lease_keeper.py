@@ -17,7 +17,7 @@ from ariane_servicekit.database import Database
 from ariane_txn_checker.database import LeaseStore
 from ariane_txn_checker.errors import LeaseLost
 from ariane_txn_checker.transaction import BrokerKey, Lease
-from ariane_txn_checker.watching.broker_door import Brokers
+from ariane_txn_checker.watching.brokers import Brokers
 
 RENEWALS_PER_LEASE: Final = 3
 """Renewals per lease: two may fail before it expires."""

@@ -25,7 +25,7 @@ from ariane_txn_checker.transaction import (
     HalfMessagePage,
     Outcome,
 )
-from ariane_txn_checker.watching.broker_door import BrokerDoor
+from ariane_txn_checker.watching.brokers import Broker
 
 ANSWER_S_MAX = 3.0
 """How long a broker waits for a producer."""
@@ -211,9 +211,9 @@ class TwinBrokers:
         """The living brokers."""
         return frozenset(self.brokers)
 
-    def door(self, broker: BrokerKey) -> BrokerDoor:
+    def broker(self, key: BrokerKey) -> Broker:
         """The twin itself."""
         try:
-            return self.brokers[broker]
+            return self.brokers[key]
         except KeyError:
-            raise BrokerUnreachable(f"nobody knows {broker}") from None
+            raise BrokerUnreachable(f"nobody knows {key}") from None

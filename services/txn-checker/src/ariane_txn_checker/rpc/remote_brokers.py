@@ -39,7 +39,7 @@ from ariane_txn_checker.transaction import (
     HalfMessagePage,
     Outcome,
 )
-from ariane_txn_checker.watching.broker_door import BrokerDoor
+from ariane_txn_checker.watching.brokers import Broker
 from ariane_wire import AddressSources, ChannelOptions
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ class RemoteBrokers:
         self._sources = AddressSources(name_servers)
         self._channels: dict[str, aio.Channel] = {}
         self._addresses: dict[BrokerKey, str] = {}
-        self._doors: dict[BrokerKey, RemoteBroker] = {}
+        self._brokers: dict[BrokerKey, RemoteBroker] = {}
 
     @property
     def keys(self) -> frozenset[BrokerKey]:
@@ -208,9 +208,9 @@ class RemoteBrokers:
         if not believed:
             known = {**self._addresses, **known}
         self._addresses = known
-        for broker in [*self._doors]:
-            if self._doors[broker].address != known.get(broker):
-                await self._doors.pop(broker).close()
+        for key in [*self._brokers]:
+            if self._brokers[key].address != known.get(key):
+                await self._brokers.pop(key).close()
 
     async def _name_servers(self) -> list[RouteServiceAsyncStub]:
         """Stubs of the name servers there are now; connections to others end."""
@@ -227,21 +227,21 @@ class RemoteBrokers:
                 )
         return [RouteServiceStub(self._channels[address]) for address in addresses]
 
-    def door(self, broker: BrokerKey) -> BrokerDoor:
+    def broker(self, key: BrokerKey) -> Broker:
         """Return the connection to a broker; it is made on first use."""
-        if broker not in self._addresses:
-            raise BrokerUnreachable(f"no name server knows {broker}")
-        if broker not in self._doors:
-            self._doors[broker] = RemoteBroker(
-                self._addresses[broker], answer_ms_max=self._answer_ms_max, chance=self._chance
+        if key not in self._addresses:
+            raise BrokerUnreachable(f"no name server knows {key}")
+        if key not in self._brokers:
+            self._brokers[key] = RemoteBroker(
+                self._addresses[key], answer_ms_max=self._answer_ms_max, chance=self._chance
             )
-        return self._doors[broker]
+        return self._brokers[key]
 
     async def close(self) -> None:
         """Close all connections."""
-        doors, self._doors = self._doors, {}
-        for door in doors.values():
-            await door.close()
+        brokers, self._brokers = self._brokers, {}
+        for broker in brokers.values():
+            await broker.close()
         for channel in self._channels.values():
             await channel.close()
 

@@ -8,7 +8,7 @@ from ariane_servicekit import Clock, get_logger
 from ariane_servicekit.database import Database
 from ariane_txn_checker.errors import BrokerRefusal, LeaseLost
 from ariane_txn_checker.transaction import Lease
-from ariane_txn_checker.watching.broker_door import Brokers
+from ariane_txn_checker.watching.brokers import Brokers
 from ariane_txn_checker.watching.questioner import CheckCounts, CheckRules, Questioner
 from ariane_txn_checker.watching.survey import Survey, SurveyTimes
 

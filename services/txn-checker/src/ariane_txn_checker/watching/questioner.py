@@ -31,7 +31,7 @@ from ariane_txn_checker.transaction import (
     Outcome,
     TransactionKey,
 )
-from ariane_txn_checker.watching.broker_door import BrokerDoor, Brokers
+from ariane_txn_checker.watching.brokers import Broker, Brokers
 
 WAIT_S_MAX: Final = 2.0
 """Seconds between looks for due transactions: an operator may have had one resumed."""
@@ -177,7 +177,7 @@ class Questioner:
         """Do what is due for a transaction; a failure here affects no other transaction."""
         key = transaction.key
         try:
-            await self._step(transaction)(self._brokers.door(key.broker), transaction)
+            await self._step(transaction)(self._brokers.broker(key.broker), transaction)
         except LeaseLost as lost:
             self._lost = lost
         except BrokerUnreachable as error:
@@ -193,14 +193,14 @@ class Questioner:
 
     def _step(
         self, transaction: CheckedTransaction
-    ) -> Callable[[BrokerDoor, CheckedTransaction], Awaitable[None]]:
+    ) -> Callable[[Broker, CheckedTransaction], Awaitable[None]]:
         if transaction.unlisted:
             return self._learn
         if transaction.check_count >= self._rules.check_count_max:
             return self._park
         return self._check
 
-    async def _check(self, door: BrokerDoor, transaction: CheckedTransaction) -> None:
+    async def _check(self, broker: Broker, transaction: CheckedTransaction) -> None:
         """Ask a producer, and act on the answer."""
         key = transaction.key
         number = await self._database.call(
@@ -209,7 +209,7 @@ class Questioner:
         if number is None:
             return
         try:
-            answer = await door.ask(key.transaction_id, check_count=transaction.check_count)
+            answer = await broker.ask(key.transaction_id, check_count=transaction.check_count)
         except BrokerUnreachable:
             await self._undo(key, number)
             return
@@ -224,31 +224,31 @@ class Questioner:
             self._counts.checks += 1
             await self._note(key, number, answer)
             if answer.outcome.decides:
-                await self._end(door, transaction, answer)
+                await self._end(broker, transaction, answer)
 
-    async def _learn(self, door: BrokerDoor, transaction: CheckedTransaction) -> None:
+    async def _learn(self, broker: Broker, transaction: CheckedTransaction) -> None:
         """Learn the outcome of a transaction that the broker no longer lists."""
         key = transaction.key
         try:
-            answer = await door.ask(key.transaction_id, check_count=transaction.check_count)
+            answer = await broker.ask(key.transaction_id, check_count=transaction.check_count)
         except (OutcomeStands, TransactionForgotten) as ended:
             await self._note_end(key, _outcome_of(ended))
             return
         except NobodyAnswered:
             answer = Answer(Outcome.UNKNOWN, "")
         if answer.outcome.decides:
-            await self._end(door, transaction, answer)
+            await self._end(broker, transaction, answer)
             return
         # The transaction is pending after all.
         await self._database.call(
             self._checks.note_listed, self._lease, key, interval_ms=self._rules.interval_ms
         )
 
-    async def _park(self, door: BrokerDoor, transaction: CheckedTransaction) -> None:
+    async def _park(self, broker: Broker, transaction: CheckedTransaction) -> None:
         """Park a transaction that has had all its checks."""
         key = transaction.key
         try:
-            await door.park(key.transaction_id, check_count=transaction.check_count)
+            await broker.park(key.transaction_id, check_count=transaction.check_count)
         except (OutcomeStands, TransactionForgotten) as ended:
             await self._note_end(key, _outcome_of(ended))
             return
@@ -262,10 +262,10 @@ class Questioner:
                 producer_group=transaction.producer_group,
             )
 
-    async def _end(self, door: BrokerDoor, transaction: CheckedTransaction, answer: Answer) -> None:
+    async def _end(self, broker: Broker, transaction: CheckedTransaction, answer: Answer) -> None:
         """Carry out a producer's answer. The broker may have decided before; its outcome stands."""
         try:
-            outcome = await door.end(transaction, answer.outcome)
+            outcome = await broker.end(transaction, answer.outcome)
         except TransactionForgotten:
             outcome = Outcome.UNSPECIFIED
         decider = answer.client_id if outcome is answer.outcome else ""

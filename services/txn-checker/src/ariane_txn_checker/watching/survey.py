@@ -12,7 +12,7 @@ from ariane_txn_checker.database import LeaseStore, Stretch, SurveyStore
 from ariane_txn_checker.database.surveys import PURGE_COUNT
 from ariane_txn_checker.database.tables import NAME_LENGTH_MAX
 from ariane_txn_checker.transaction import HalfMessage, HalfMessagePage, Lease
-from ariane_txn_checker.watching.broker_door import BrokerDoor, Brokers
+from ariane_txn_checker.watching.brokers import Broker, Brokers
 
 PAGE_SIZE: Final = 1000
 
@@ -75,12 +75,12 @@ class Survey:
             LeaseLost: Another checker has taken the broker over.
         """
         await self._purge()
-        door = self._brokers.door(self._lease.broker)
+        broker = self._brokers.broker(self._lease.broker)
         if self._ends is not None and not self._left_out:
-            probe = await door.list_half_messages(page_size=1, begin_queue_offset=self._ends[0])
+            probe = await broker.list_half_messages(page_size=1, begin_queue_offset=self._ends[0])
             if _ends(probe) == self._ends:
                 return
-        await self._take_all_in(door)
+        await self._take_all_in(broker)
         self._show_new()
 
     async def _purge(self) -> None:
@@ -92,13 +92,13 @@ class Survey:
         if count < PURGE_COUNT:
             self._purge_s = self._clock.monotonic() + PURGE_INTERVAL_S
 
-    async def _take_all_in(self, door: BrokerDoor) -> None:
+    async def _take_all_in(self, broker: Broker) -> None:
         ends: tuple[int, int] | None = None
         left_out = False
         begin, page_token = 0, ""
         while True:
             began_ms = await self._database.call(self._surveys.now_ms)
-            page = await door.list_half_messages(page_size=PAGE_SIZE, page_token=page_token)
+            page = await broker.list_half_messages(page_size=PAGE_SIZE, page_token=page_token)
             # Changes during the paging are seen in the next turn.
             ends = ends or _ends(page)
             listed = page.half_messages

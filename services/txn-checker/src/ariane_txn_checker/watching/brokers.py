@@ -1,4 +1,4 @@
-"""The network seam: what a checker asks of one broker."""
+"""Brokers, as far as a checker asks them; implemented over the network, and in memory for tests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ariane_txn_checker.transaction import (
 )
 
 
-class BrokerDoor(Protocol):
+class Broker(Protocol):
     """The transactions of one broker.
 
     A broker's decision stands: repeating it is harmless, and a caller with another outcome is told
@@ -81,8 +81,8 @@ class Brokers(Protocol):
         """The living primaries."""
         ...
 
-    def door(self, broker: BrokerKey) -> BrokerDoor:
-        """The seam to a broker.
+    def broker(self, key: BrokerKey) -> Broker:
+        """The broker of a key.
 
         Raises:
             BrokerUnreachable: The broker's address is unknown.

@@ -50,14 +50,14 @@ class TwinSide:
 
     def __init__(self):
         self.group = "payments"
-        self.door = TwinBroker(HastyClock())
+        self.broker = TwinBroker(HastyClock())
 
     async def store(self, transaction_id, *, immunity_s=None):
         immunity_ms = None if immunity_s is None else immunity_s * 1000
-        self.door.store(transaction_id, group=self.group, immunity_ms=immunity_ms)
+        self.broker.store(transaction_id, group=self.group, immunity_ms=immunity_ms)
 
     async def produce(self, answer):
-        self.door.producers[self.group] = lambda _transaction_id: answer
+        self.broker.producers[self.group] = lambda _transaction_id: answer
 
     async def close(self):
         pass
@@ -71,7 +71,7 @@ class RealSide:
 
     def __init__(self, address):
         self.group = f"payments-{next(_numbers)}"
-        self.door = RemoteBroker(address, answer_ms_max=1000, chance=Random(1))
+        self.broker = RemoteBroker(address, answer_ms_max=1000, chance=Random(1))
         self._channel = aio.insecure_channel(address)
         self._sends = SendServiceStub(self._channel)
         self._clients = ClientServiceStub(self._channel)
@@ -113,9 +113,9 @@ class RealSide:
         if self._answering is not None:
             self._answering.cancel()
             await asyncio.wait([self._answering])
-        for left in (await self.door.list_half_messages(page_size=100)).half_messages:
-            await self.door.end(row(left.transaction_id, left.producer_group), Outcome.ROLLBACK)
-        await self.door.close()
+        for left in (await self.broker.list_half_messages(page_size=100)).half_messages:
+            await self.broker.end(row(left.transaction_id, left.producer_group), Outcome.ROLLBACK)
+        await self.broker.close()
         await self._channel.close()
 
 
@@ -159,16 +159,16 @@ def row(transaction_id, group="payments"):
     )
 
 
-async def listed(door, **request):
-    page = await door.list_half_messages(page_size=100, **request)
+async def listed(broker, **request):
+    page = await broker.list_half_messages(page_size=100, **request)
     return [half.transaction_id for half in page.half_messages]
 
 
 async def test_the_life_of_half_messages(side):
-    door = side.door
+    broker = side.broker
     for number in range(4):
         await side.store(f"T{number}", immunity_s=9 if number == 3 else None)
-    page = await door.list_half_messages(page_size=3)
+    page = await broker.list_half_messages(page_size=3)
     assert [half.transaction_id for half in page.half_messages] == ["T0", "T1", "T2"]
     first = page.half_messages[0]
     assert (first.topic, first.producer_group) == ("orders", side.group)
@@ -176,36 +176,36 @@ async def test_the_life_of_half_messages(side):
     assert (first.immunity_ms, first.parked) == (None, False)
     assert 0 <= page.answer_ms - first.store_ms < 60_000
     assert page.half_queue_offset_end == first.half_queue_offset + 4
-    rest = await door.list_half_messages(page_size=3, page_token=page.next_page_token)
+    rest = await broker.list_half_messages(page_size=3, page_token=page.next_page_token)
     [last] = rest.half_messages
     assert (last.transaction_id, last.immunity_ms) == ("T3", 9_000)
     assert not rest.next_page_token
-    assert await listed(door, begin_queue_offset=last.half_queue_offset) == ["T3"]
+    assert await listed(broker, begin_queue_offset=last.half_queue_offset) == ["T3"]
 
-    assert await door.end(row("T1", side.group), Outcome.COMMIT) is Outcome.COMMIT
-    assert await door.end(row("T1", side.group), Outcome.COMMIT) is Outcome.COMMIT
-    assert await door.end(row("T1", side.group), Outcome.ROLLBACK) is Outcome.COMMIT
-    assert await door.end(row("T2", side.group), Outcome.ROLLBACK) is Outcome.ROLLBACK
-    assert await listed(door) == ["T0", "T3"]
-    after = await door.list_half_messages(page_size=1)
+    assert await broker.end(row("T1", side.group), Outcome.COMMIT) is Outcome.COMMIT
+    assert await broker.end(row("T1", side.group), Outcome.COMMIT) is Outcome.COMMIT
+    assert await broker.end(row("T1", side.group), Outcome.ROLLBACK) is Outcome.COMMIT
+    assert await broker.end(row("T2", side.group), Outcome.ROLLBACK) is Outcome.ROLLBACK
+    assert await listed(broker) == ["T0", "T3"]
+    after = await broker.list_half_messages(page_size=1)
     assert after.half_queue_offset_end == page.half_queue_offset_end
     assert after.op_queue_offset_end > page.op_queue_offset_end
 
-    await door.park("T0", check_count=15)
-    await door.park("T0", check_count=15)
-    parked = (await door.list_half_messages(page_size=1)).half_messages[0]
+    await broker.park("T0", check_count=15)
+    await broker.park("T0", check_count=15)
+    parked = (await broker.list_half_messages(page_size=1)).half_messages[0]
     assert (parked.transaction_id, parked.parked) == ("T0", True)
-    assert await door.end(row("T0", side.group), Outcome.COMMIT) is Outcome.COMMIT
-    assert await listed(door) == ["T3"]
+    assert await broker.end(row("T0", side.group), Outcome.COMMIT) is Outcome.COMMIT
+    assert await listed(broker) == ["T3"]
 
-    for refused in (door.ask("T1", check_count=0), door.park("T1", check_count=0)):
+    for refused in (broker.ask("T1", check_count=0), broker.park("T1", check_count=0)):
         with pytest.raises(OutcomeStands) as stands:
             await refused
         assert stands.value.outcome is Outcome.COMMIT
     for refused in (
-        door.ask("T9", check_count=0),
-        door.park("T9", check_count=0),
-        door.end(row("T9", side.group), Outcome.COMMIT),
+        broker.ask("T9", check_count=0),
+        broker.park("T9", check_count=0),
+        broker.end(row("T9", side.group), Outcome.COMMIT),
     ):
         with pytest.raises(TransactionForgotten):
             await refused
@@ -214,32 +214,32 @@ async def test_the_life_of_half_messages(side):
 async def test_questions_and_answers(side):
     await side.store("Q1")
     with pytest.raises(NobodyAnswered) as silence:
-        await side.door.ask("Q1", check_count=0)
+        await side.broker.ask("Q1", check_count=0)
     assert silence.value.reason == "CLIENT_NOT_ATTACHED"
     await side.produce(Outcome.UNKNOWN)
-    answer = await side.door.ask("Q1", check_count=1)
+    answer = await side.broker.ask("Q1", check_count=1)
     assert answer == Answer(Outcome.UNKNOWN, f"producer-of-{side.group}")
     # An answer alone decides nothing.
-    assert await listed(side.door) == ["Q1"]
+    assert await listed(side.broker) == ["Q1"]
 
 
 async def test_a_producer_that_is_silent(side):
     await side.store("S1")
     await side.produce(None)
     with pytest.raises(NobodyAnswered) as silence:
-        await side.door.ask("S1", check_count=0)
+        await side.broker.ask("S1", check_count=0)
     assert silence.value.reason == "DEADLINE_PASSED"
 
 
 async def test_a_broker_that_is_away_was_surely_not_asked(monkeypatch):
     monkeypatch.setattr(remote_brokers, "CONNECT_S_MAX", 0.2)
-    door = RemoteBroker("127.0.0.1:1", answer_ms_max=1000, chance=Random(1))
+    broker = RemoteBroker("127.0.0.1:1", answer_ms_max=1000, chance=Random(1))
     refusals = await asyncio.gather(
-        door.list_half_messages(page_size=1),
-        door.ask("T1", check_count=0),
-        door.end(row("T1"), Outcome.COMMIT),
-        door.park("T1", check_count=0),
+        broker.list_half_messages(page_size=1),
+        broker.ask("T1", check_count=0),
+        broker.end(row("T1"), Outcome.COMMIT),
+        broker.park("T1", check_count=0),
         return_exceptions=True,
     )
     assert [type(refusal) for refusal in refusals] == [BrokerUnreachable] * 4
-    await door.close()
+    await broker.close()
