@@ -24,7 +24,7 @@ from ariane.filter.v1 import (
 )
 from ariane_filter.catalogue.catalogue import Catalogue
 from ariane_filter.catalogue.folder import Folder
-from ariane_filter.catalogue_copies import LOOK_S, CatalogueCopies
+from ariane_filter.catalogue_copies import COPY_INTERVAL_S, CatalogueCopies
 from ariane_filter.jail.process import JailLauncher
 from ariane_filter.pulling.broker_link import BrokerLink
 from ariane_filter.pulling.filtered_pulls import FilteredPulls
@@ -48,7 +48,7 @@ from ariane_servicekit import (
     SystemClock,
 )
 
-WORKERS_LOOK_S: Final = 1.0
+WORKERS_INTERVAL_S: Final = 1.0
 """Seconds between searches for idle workers."""
 
 
@@ -75,12 +75,12 @@ class FilterApp:
         answers = AnswerBudget(settings.answer_bytes_max)
         self._pulls = FilteredPulls(self._link, self._running, answers)
         self._idle = Loop(
-            "filter-workers", self._running.look, interval_s=WORKERS_LOOK_S, clock=clock
+            "filter-workers", self._running.end_unused, interval_s=WORKERS_INTERVAL_S, clock=clock
         )
         self._copying = Loop(
             "catalogue-copies",
-            CatalogueCopies(self._link, self._catalogue).look,
-            interval_s=LOOK_S,
+            CatalogueCopies(self._link, self._catalogue).copy,
+            interval_s=COPY_INTERVAL_S,
             clock=clock,
         )
         trials = FilterTrials(
@@ -133,7 +133,7 @@ class FilterApp:
 
     async def drain(self) -> None:
         """Leave the routes, and send consumers to another FilterServer."""
-        await self._link.say_goodbye()
+        await self._link.unregister()
         self._pulls.close()
 
     async def stop(self) -> None:

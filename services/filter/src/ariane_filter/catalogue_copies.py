@@ -35,8 +35,8 @@ from ariane_servicekit.security.caller import BROKERS, MemberKind
 if TYPE_CHECKING:
     from ariane.filter.v1.filter_service_pb2_grpc import FilterServiceAsyncStub
 
-LOOK_S: Final = 3.0
-"""Seconds between two looks at the primary's FilterServers."""
+COPY_INTERVAL_S: Final = 3.0
+"""Seconds between two copies from the primary's FilterServers."""
 
 _CALL_S: Final = 5.0
 _PAGE_SIZE: Final = 1000
@@ -50,24 +50,24 @@ class CatalogueCopies:
     def __init__(self, link: BrokerLink, catalogue: Catalogue) -> None:
         self._link = link
         self._catalogue = catalogue
-        self._trouble = ""
+        self._failure = ""
 
-    async def look(self) -> None:
+    async def copy(self) -> None:
         """Copy new versions and marks; log when that begins to fail."""
         if not self._link.primary:
             return
-        trouble = ""
+        failure = ""
         try:
             await self._copy_from_one(await self._servers_of(self._link.primary))
         except aio.AioRpcError as error:
-            trouble = broker_refusal(error).message
+            failure = broker_refusal(error).message
         except ServiceError as error:
-            trouble = error.message
+            failure = error.message
         except OSError as error:
-            trouble = error.strerror or type(error).__name__
-        if trouble and not self._trouble:
-            _log.warning("catalogue_not_copied", primary=self._link.primary, cause=trouble)
-        self._trouble = trouble
+            failure = error.strerror or type(error).__name__
+        if failure and not self._failure:
+            _log.warning("catalogue_not_copied", primary=self._link.primary, cause=failure)
+        self._failure = failure
 
     @staticmethod
     async def _servers_of(primary: str) -> list[str]:

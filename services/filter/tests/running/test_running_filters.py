@@ -100,14 +100,14 @@ async def test_a_worker_that_judges_is_not_idle(running, clock, version):
     judging = asyncio.create_task(filter_.judge(b"", SIZES))
     await asyncio.sleep(0)
     clock.advance(IDLE_S * 2)
-    await running.look()
+    await running.end_unused()
     assert running.all() == [filter_]
     filter_.jailed.may.set()
     assert (await judging).all()
-    await running.look()
+    await running.end_unused()
     assert running.all() == [filter_]
     clock.advance(IDLE_S * 2)
-    await running.look()
+    await running.end_unused()
     assert running.all() == []
     assert PlayedJail.alive == 0
 
@@ -179,7 +179,7 @@ async def test_a_pull_held_for_longer_than_a_worker_may_be_idle_leaves_no_worker
     pull = asyncio.create_task(pulls.records(request, answers.lease("peer"), timeout_s=None))
     await link.asked.wait()
     clock.advance(IDLE_S * 2)
-    await running.look()
+    await running.end_unused()
     link.answer.set_result(records())
     (queue,) = (await pull).queues
     assert queue.records

@@ -80,7 +80,7 @@ class BrokerLink:
         self._address = str(address)
         self.loop.start(at_once=True)
 
-    async def say_goodbye(self) -> None:
+    async def unregister(self) -> None:
         """Leave the routes at once; without this call the registration expires."""
         await self.loop.stop()
         request = UnregisterFilterServerRequest(

@@ -57,7 +57,7 @@ _T = TypeVar("_T")
 _REQUESTS_AHEAD: Final = 8
 """Requests of a stream that have gone to the broker and are not answered."""
 
-_SAID_MAX: Final = 500
+_QUOTED_MAX: Final = 500
 """The most characters of an invalid name that an error repeats."""
 
 SIZE_BYTES_DEFAULT: Final = 1 << 20
@@ -100,7 +100,7 @@ class FilteredPulls:
         """
         await self._filters_of(request)
         asked = _to_broker(request)
-        await self._until_drained(_take_room(lease, asked))
+        await self._until_drained(_take_memory(lease, asked))
         call = self._link.pulls.PullRecords(asked, timeout=timeout_s)
         return await self._selected(await self._until_drained(call), request)
 
@@ -119,7 +119,7 @@ class FilteredPulls:
         """
         chosen = await self.records(as_records(request), lease, timeout_s=timeout_s)
         asked = _to_broker(request)
-        asked.size_bytes_max = max(1, min(_wanted(asked), lease.held_bytes))
+        asked.size_bytes_max = max(1, min(_size_wanted(asked), lease.held_bytes))
         asked.ClearField("hold_duration")
         everything = await self._link.pulls.PullMessages(asked, timeout=timeout_s)
         return plain_selection(chosen, everything, _uploaded_topics(request))
@@ -148,7 +148,7 @@ class FilteredPulls:
                 await self._filters_of(request.pull)
                 pull = _to_broker(request.pull)
                 each = _PendingRequest(request.pull, self._answers.lease(peer))
-                await _take_room(each.lease, pull)
+                await _take_memory(each.lease, pull)
                 asked.append(each)
                 try:
                     await call.write(StreamPullsRequest(pull=pull))
@@ -224,8 +224,8 @@ class FilteredPulls:
         except IllegalName as error:
             raise ServiceError(
                 ErrorReason.ERROR_REASON_GROUP_NAME_ILLEGAL,
-                str(error)[:_SAID_MAX],
-                {"consumer_group": request.consumer_group[:_SAID_MAX]},
+                str(error)[:_QUOTED_MAX],
+                {"consumer_group": request.consumer_group[:_QUOTED_MAX]},
             ) from None
         return {
             subscription.topic: await self._running.get(
@@ -265,18 +265,18 @@ async def _raise_end(call: _PullStream) -> None:
         )
 
 
-async def _take_room(lease: AnswerLease, asked: PullRecordsRequest) -> None:
+async def _take_memory(lease: AnswerLease, asked: PullRecordsRequest) -> None:
     """Take memory for an answer, and limit the pull to that.
 
     Requests that the broker will refuse are left unchanged.
     """
-    wanted = _wanted(asked)
+    wanted = _size_wanted(asked)
     granted = await lease.take(wanted)
     if asked.size_bytes_max >= 0:
         asked.size_bytes_max = granted
 
 
-def _wanted(asked: AnyPull) -> int:
+def _size_wanted(asked: AnyPull) -> int:
     """The bytes that a pull asks for."""
     return asked.size_bytes_max if asked.size_bytes_max > 0 else SIZE_BYTES_DEFAULT
 

@@ -58,7 +58,7 @@ async def _select(queues: list[QueueRecords], running: RunningFilter) -> Iterabl
     records = b"".join([queue.records for queue in queues])
     verdicts = await verdicts_of(running, records, np.concatenate(sizes))
     judged = len(verdicts.mask)
-    untold = []
+    unjudged = []
     begins = accumulate(map(len, sizes), initial=0)
     for queue, queue_sizes, begin in zip(queues, sizes, begins, strict=False):
         end = begin + len(queue_sizes)
@@ -71,8 +71,8 @@ async def _select(queues: list[QueueRecords], running: RunningFilter) -> Iterabl
         elif judged == begin and verdicts.stop is not None:
             _stop_at_first(queue, queue_sizes, verdicts.stop)
         else:
-            untold.append(queue)
-    return untold
+            unjudged.append(queue)
+    return unjudged
 
 
 def _keep(queue: QueueRecords, sizes: NDArray[np.int32], mask: NDArray[np.bool_]) -> None:

@@ -85,7 +85,7 @@ class RunningFilters:
         running.check()
         return running
 
-    async def look(self) -> None:
+    async def end_unused(self) -> None:
         """End workers that are not used any more, and those that compute without a batch."""
         for each in self.all():
             await each.check_rest()
