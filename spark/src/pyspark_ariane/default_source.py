@@ -79,7 +79,7 @@ class DefaultSource(DataSource):
         from ariane_spark.options.option_table import Use
         from ariane_spark.options.options import read_options
         from ariane_spark.records.columns import Projection
-        from ariane_spark.source.read_limits import TELLS_LIMITS
+        from ariane_spark.source.read_limits import PASSES_LIMITS
         from ariane_spark.source.stream_reader import ArianeStreamReader
 
         try:
@@ -89,7 +89,7 @@ class DefaultSource(DataSource):
         except ArianeSparkError as error:
             # Spark would hide it behind an error of its own.
             return RefusedStreamReader(error)
-        if TELLS_LIMITS:
+        if PASSES_LIMITS:
             return reader
         from ariane_spark.source.unlimited_reader import UnlimitedStreamReader
 

@@ -1,7 +1,7 @@
 """Streams whose broker must stay alive: after long silence, the broker is probed by another call.
 
-As in the SDK (``ariane_sdk.reading.range_chunks``), for blocking calls. A process that is frozen keeps
-its connections, gRPC notices after 40 s, and silence alone proves nothing::
+As in the SDK (``ariane_sdk.reading.range_chunks``), for blocking calls. A process that is frozen
+keeps its connections, gRPC notices after 40 s, and silence alone proves nothing::
 
     next() -----------------+ silence_s ------+ as long as a call may take
                             |                 |

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 __all__ = [
-    "TELLS_LIMITS",
+    "PASSES_LIMITS",
     "ReadAllAvailable",
     "ReadLimit",
     "ReadMaxBytes",
@@ -17,7 +17,7 @@ __all__ = [
     "SupportsTriggerAvailableNow",
 ]
 
-TELLS_LIMITS = True
+PASSES_LIMITS = True
 """Whether Spark passes a limit, and the start, to ``latestOffset``."""
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ else:
             SupportsTriggerAvailableNow,
         )
     except ImportError:
-        from ariane_spark.limits_of_41 import (
+        from ariane_spark.source.limits_of_spark_41 import (
             ReadAllAvailable,
             ReadLimit,
             ReadMaxBytes,
@@ -49,4 +49,4 @@ else:
             SupportsTriggerAvailableNow,
         )
 
-        TELLS_LIMITS = False
+        PASSES_LIMITS = False

@@ -5,7 +5,7 @@ from itertools import groupby
 
 from ariane_sdk import Message, Producer
 
-LINE = (
+PATH = (
     "producer",
     "unsettled",
     "intake",
@@ -45,7 +45,7 @@ async def modules_of_a_send(world):
 
 async def test_a_send_runs_through_nine_modules_to_the_network(world):
     entered = await modules_of_a_send(world)
-    assert tuple(dict.fromkeys(each for each in entered if each not in BESIDE)) == LINE
+    assert tuple(dict.fromkeys(each for each in entered if each not in BESIDE)) == PATH
 
 
 async def test_the_outcome_comes_back_without_the_way_up(world):
