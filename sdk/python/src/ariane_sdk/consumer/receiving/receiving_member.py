@@ -17,8 +17,8 @@ from ariane_sdk.consumer.offsets.group_start import BEGIN_S, GroupStart
 from ariane_sdk.consumer.offsets.offset_keeping import BrokerOffsets
 from ariane_sdk.consumer.receiving.asking import Asking, Receive
 from ariane_sdk.consumer.receiving.fetched import Fetched
-from ariane_sdk.consumer.receiving.keeping import Keeping
 from ariane_sdk.consumer.receiving.primaries import Primaries
+from ariane_sdk.consumer.receiving.receipt_reports import ReceiptReports
 from ariane_sdk.consumer.receiving.receive_calls import (
     DONE,
     Answer,
@@ -85,7 +85,9 @@ class ReceivingMember:
                 clock=clock,
             )
         invisible_s = duration_s(order.invisible_duration)
-        self.keeping = Keeping(self.calls, order.client_id, invisible_s=invisible_s, clock=clock)
+        self.receipts = ReceiptReports(
+            self.calls, order.client_id, invisible_s=invisible_s, clock=clock
+        )
         """Asks brokers to renew invisible times."""
         self._attachments = Attachments(
             Membership(
@@ -118,7 +120,7 @@ class ReceivingMember:
         order.CopyFrom(self._order)
         order.message_count_max = count_max
         asking = Asking(
-            partial(self._receive, self.keeping.receive if keeps else self.calls.receive),
+            partial(self._receive, self.receipts.receive if keeps else self.calls.receive),
             self._attached_brokers if keeps else self._brokers,
             order,
             fetched,
@@ -162,13 +164,13 @@ class ReceivingMember:
         self, *messages: ReceivedMessage, seconds: float, patience_s: float = 0.0
     ) -> None:
         """Set the invisible time of messages from now on; likewise."""
-        await self.keeping.say_before(messages)
+        await self.receipts.report_before(messages)
         outcome = Settlement(invisible_s=seconds)
         await self.calls.settle(messages, outcome, patience_s=patience_s)
 
     async def close(self) -> None:
         """Leave the group."""
-        await self.keeping.close()
+        await self.receipts.close()
         await self._attachments.close()
 
     async def _receive(

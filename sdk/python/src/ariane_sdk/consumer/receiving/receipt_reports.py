@@ -32,7 +32,7 @@ RECEIPTS_MAX: Final = 4096
 """The most receipts that a broker accepts in one call."""
 
 
-class _Kept(NamedTuple):
+class _Receipt(NamedTuple):
     """A receipt to report."""
 
     broker_name: str
@@ -45,7 +45,7 @@ class _Kept(NamedTuple):
     """When it expires, by the monotonic clock."""
 
 
-class Keeping:
+class ReceiptReports:
     """Reports the receipts of a consumer to brokers."""
 
     def __init__(
@@ -56,65 +56,65 @@ class Keeping:
         self._client_id = client_id
         self._wait_s = min(WAIT_S_MAX, invisible_s / SHARE)
         self._clock = clock
-        self._waiting: list[_Kept] = []
-        self._turn = asyncio.Lock()
-        self._saying: asyncio.Task[None] | None = None
+        self._waiting: list[_Receipt] = []
+        self._reporting_lock = asyncio.Lock()
+        self._reporting: asyncio.Task[None] | None = None
 
     async def receive(self, broker: BrokerRoute, order: ReceiveOrder, hold_s: float) -> Answer:
         """As ``ReceiveCalls.receive``; the receipts are reported soon."""
         answer = await self._calls.receive(broker, order, hold_s)
         self._waiting += [
-            _Kept(answer.broker_name, answer.address, queue.head.receipt, answer.held_until_s)
+            _Receipt(answer.broker_name, answer.address, queue.head.receipt, answer.held_until_s)
             for queue in answer.queues
         ]
-        if self._waiting and (self._saying is None or self._saying.done()):
-            self._saying = start_task(self._say_on(), "keep-invisible")
+        if self._waiting and (self._reporting is None or self._reporting.done()):
+            self._reporting = start_task(self._report_until_none_waits(), "keep-invisible")
         return answer._replace(held_until_s=math.inf)
 
-    async def say_before(self, messages: Iterable[ReceivedMessage]) -> None:
+    async def report_before(self, messages: Iterable[ReceivedMessage]) -> None:
         """Report receipts before another request about the same messages.
 
         A report that fails now is not repeated: later it would undo that request.
         """
         if not self._waiting:
             return
-        await self._say()
+        await self._report()
         tokens = {message.receipt.token for message in messages}
         self._waiting = [each for each in self._waiting if each.token not in tokens]
 
     async def close(self) -> None:
         """Report nothing any more."""
         self._waiting.clear()
-        if self._saying is not None:
-            self._saying.cancel()
-            await asyncio.wait([self._saying])
+        if self._reporting is not None:
+            self._reporting.cancel()
+            await asyncio.wait([self._reporting])
 
-    async def _say_on(self) -> None:
+    async def _report_until_none_waits(self) -> None:
         while self._waiting:
             await self._clock.sleep(self._wait_s)
-            await self._say()
+            await self._report()
 
-    async def _say(self) -> None:
-        async with self._turn:
-            by_broker: dict[str, list[_Kept]] = defaultdict(list)
+    async def _report(self) -> None:
+        async with self._reporting_lock:
+            by_broker: dict[str, list[_Receipt]] = defaultdict(list)
             for each in self._waiting:
                 by_broker[each.broker_name].append(each)
             await asyncio.gather(
                 *(
-                    self._say_some(some[first : first + RECEIPTS_MAX])
-                    for some in by_broker.values()
-                    for first in range(0, len(some), RECEIPTS_MAX)
+                    self._report_to_broker(receipts[first : first + RECEIPTS_MAX])
+                    for receipts in by_broker.values()
+                    for first in range(0, len(receipts), RECEIPTS_MAX)
                 )
             )
 
-    async def _say_some(self, some: list[_Kept]) -> None:
+    async def _report_to_broker(self, receipts: list[_Receipt]) -> None:
         """Report to one broker; after a failure, receipts are reported again until they expire."""
-        name, tokens = some[0].broker_name, [each.token for each in some]
+        name, tokens = receipts[0].broker_name, [each.token for each in receipts]
         try:
-            await self._calls.keep(name, some[-1].address, self._client_id, tokens)
+            await self._calls.keep(name, receipts[-1].address, self._client_id, tokens)
             over = set(tokens)
         except CallError as error:
-            logger.info("broker %s was not told what it keeps invisible: %s", name, error)
+            logger.info("broker %s did not learn which messages to keep invisible: %s", name, error)
             now_s = self._clock.monotonic_s()
-            over = {each.token for each in some if each.until_s <= now_s}
+            over = {each.token for each in receipts if each.until_s <= now_s}
         self._waiting = [each for each in self._waiting if each.token not in over]

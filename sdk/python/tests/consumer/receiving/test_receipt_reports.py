@@ -1,8 +1,8 @@
-"""What brokers keep invisible: they are told of what has come, until they have heard it."""
+"""Receipts that have arrived are reported to their brokers, until these have answered."""
 
 import asyncio
 
-from ariane_sdk.consumer.receiving.keeping import RECEIPTS_MAX, Keeping
+from ariane_sdk.consumer.receiving.receipt_reports import RECEIPTS_MAX, ReceiptReports
 from ariane_sdk.consumer.receiving.receive_calls import Answer, messages_of
 from ariane_sdk.consumer.receiving.receive_wire import receive_answer
 from ariane_sdk.errors import ServiceUnavailable
@@ -48,8 +48,8 @@ class Calls:
         self.heard.append(receipts)
 
 
-def keeping_of(calls, invisible_s=60.0):
-    return Keeping(calls, "me", invisible_s=invisible_s, clock=calls.clock)
+def reports_of(calls, invisible_s=60.0):
+    return ReceiptReports(calls, "me", invisible_s=invisible_s, clock=calls.clock)
 
 
 async def heard(calls, count):
@@ -61,63 +61,63 @@ async def heard(calls, count):
 
 async def test_what_came_in_a_moment_is_said_together():
     calls = Calls(StepClock())
-    keeping = keeping_of(calls)
+    reports = reports_of(calls)
     for _ in range(3):
-        await keeping.receive(None, None, 0)
+        await reports.receive(None, None, 0)
     assert await heard(calls, 3) == [1, 2, 3]
     assert len(calls.heard) == 1
     assert calls.clock.waits == [1.0]
-    await keeping.close()
+    await reports.close()
 
 
 async def test_short_times_are_said_soon():
     calls = Calls(StepClock())
-    keeping = keeping_of(calls, invisible_s=1.0)
-    await keeping.receive(None, None, 0)
+    reports = reports_of(calls, invisible_s=1.0)
+    await reports.receive(None, None, 0)
     await heard(calls, 1)
     assert calls.clock.waits == [0.25]
-    await keeping.close()
+    await reports.close()
 
 
 async def test_what_was_not_heard_is_said_again():
     calls = Calls(StepClock(), failures=3)
-    keeping = keeping_of(calls)
-    await keeping.receive(None, None, 0)
+    reports = reports_of(calls)
+    await reports.receive(None, None, 0)
     assert await heard(calls, 1) == [1]
     assert len(calls.clock.waits) == 4
-    await keeping.close()
+    await reports.close()
 
 
 async def test_what_others_have_by_now_is_not_said():
     calls = Calls(StepClock(), failures=1000)
-    keeping = keeping_of(calls)
-    await keeping.receive(None, None, 0)
+    reports = reports_of(calls)
+    await reports.receive(None, None, 0)
     async with asyncio.timeout(60):
         while calls.clock.now_s < 1060:  # noqa: ASYNC110 - no event tells it.
             await asyncio.sleep(0)
         for _ in range(20):
             await asyncio.sleep(0)
     assert calls.clock.waits == [1.0] * 60
-    await keeping.close()
+    await reports.close()
 
 
 async def test_a_broker_takes_so_many_in_one_call():
     calls = Calls(StepClock())
-    keeping = keeping_of(calls)
+    reports = reports_of(calls)
     for _ in range(RECEIPTS_MAX + 1):
-        await keeping.receive(None, None, 0)
+        await reports.receive(None, None, 0)
     assert await heard(calls, RECEIPTS_MAX + 1) == list(range(1, RECEIPTS_MAX + 2))
     assert max(map(len, calls.heard)) <= RECEIPTS_MAX
-    await keeping.close()
+    await reports.close()
 
 
 async def test_what_is_said_of_messages_comes_behind_and_is_not_undone():
     calls = Calls(StepClock(), failures=1)
-    keeping = keeping_of(calls)
-    mine, other = [await keeping.receive(None, None, 0) for _ in range(2)]
-    await keeping.say_before(messages_of(mine))
+    reports = reports_of(calls)
+    mine, other = [await reports.receive(None, None, 0) for _ in range(2)]
+    await reports.report_before(messages_of(mine))
     assert calls.heard == []
     assert await heard(calls, 1) == [2]
-    await keeping.say_before(messages_of(other))
+    await reports.report_before(messages_of(other))
     assert calls.heard == [[b"2"]]
-    await keeping.close()
+    await reports.close()
