@@ -140,8 +140,8 @@ class Attachment:
         heartbeat.holds.extend(holds)
         return AttachRequest(heartbeat=heartbeat)
 
-    def say(self, request: AttachRequest) -> None:
-        """Send the broker a request; dropped while the client is not attached."""
+    def send(self, request: AttachRequest) -> None:
+        """Send a request to the broker; dropped while the client is not attached."""
         if self.attached:
             self._outgoing.put_nowait(request)
 
@@ -152,7 +152,7 @@ class Attachment:
     async def close(self, timeout_s: float) -> None:
         """Detach, so that other members need not wait until the broker notices the silence."""
         self._leaving = True
-        self.say(AttachRequest(goodbye=ClientGoodbye()))
+        self.send(AttachRequest(goodbye=ClientGoodbye()))
         self._outgoing.put_nowait(None)
         if not self.attached:
             self._task.cancel()

@@ -1,4 +1,4 @@
-"""The gateway's streams to all brokers: they are told of its clients, and ask them questions."""
+"""The gateway's streams to all brokers: it reports its clients, and brokers ask these questions."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ from ariane_sdk.client.operator_answers import OperatorAnswers
 from ariane_sdk.errors import CallError
 from ariane_servicekit import get_logger
 
-TOLD_TOGETHER_MAX: Final = 512
-"""Clients that one request tells of; brokers take 4096."""
+CLIENTS_TOGETHER_MAX: Final = 512
+"""Clients in one request; brokers take 4096."""
 
 LEAVE_S_MAX: Final = 1.0
 
@@ -64,7 +64,7 @@ class Attachments:
             gateway_id: The id under which brokers know the gateway.
             everybody: All clients, for a broker that knows none.
             ask: Takes the questions of brokers.
-            facts: What operators are told of the gateway.
+            facts: What operators learn of the gateway.
         """
         self._cluster = cluster
         self._gateway_id = gateway_id
@@ -96,16 +96,16 @@ class Attachments:
         self._attachments.clear()
 
     def present(self, portraits: Iterable[Portrait], /) -> None:
-        """Tell all brokers who is there, or does something else now."""
-        told = list(map(_relayed, portraits))
+        """Report clients that are new, or do something else now, to all brokers."""
+        clients = list(map(_relayed, portraits))
         for attachment in self._attachments.values():
-            _tell(attachment, told)
+            _send_clients(attachment, clients)
 
     def gone(self, *, left: Sequence[str] = (), silent: Sequence[str] = ()) -> None:
-        """Tell all brokers who has left, or was not heard of for too long."""
+        """Report clients that left, or were silent for too long, to all brokers."""
         request = AttachRequest(relayed_clients=RelayedClients(left=left, silent=silent))
         for attachment in self._attachments.values():
-            attachment.say(request)
+            attachment.send(request)
 
     def ended(self, broker_name: str, client_id: str, transaction_id: str, *, commit: bool) -> None:
         """Answer a broker how a transaction ended."""
@@ -157,7 +157,7 @@ class Attachments:
     def _say(self, broker_name: str, request: AttachRequest) -> None:
         attachment = self._attachments.get(broker_name)
         if attachment is not None:
-            attachment.say(request)
+            attachment.send(request)
 
     def _attach(self, broker_name: str, address: str) -> Attachment:
         return Attachment(
@@ -166,14 +166,14 @@ class Attachments:
             self._cluster.connections,
             client_id=self._gateway_id,
             clock=self._cluster.clock,
-            on_notice=self._hear,
+            on_notice=self._take_notice,
             on_fatal=self._fail,
             answers=self._answers,
         )
 
-    def _hear(self, broker_name: str, response: AttachResponse) -> None:
+    def _take_notice(self, broker_name: str, response: AttachResponse) -> None:
         if response.WhichOneof("content") == "accepted":
-            _tell(self._attachments[broker_name], list(map(_relayed, self._everybody())))
+            _send_clients(self._attachments[broker_name], list(map(_relayed, self._everybody())))
             return
         question = question_of(broker_name, response)
         if question is not None:
@@ -184,10 +184,10 @@ class Attachments:
         _log.error("broker_refuses_gateway", cause=str(error))
 
 
-def _tell(attachment: Attachment, told: Sequence[RelayedClient]) -> None:
-    left = iter(told)
-    while some := list(islice(left, TOLD_TOGETHER_MAX)):
-        attachment.say(AttachRequest(relayed_clients=RelayedClients(present=some)))
+def _send_clients(attachment: Attachment, clients: Sequence[RelayedClient]) -> None:
+    rest = iter(clients)
+    while part := list(islice(rest, CLIENTS_TOGETHER_MAX)):
+        attachment.send(AttachRequest(relayed_clients=RelayedClients(present=part)))
 
 
 def _relayed(portrait: Portrait) -> RelayedClient:

@@ -162,7 +162,7 @@ class TransactionAnswers:
                 outcome=WIRE_OUTCOMES[outcome],
                 cause=cause[:CAUSE_LENGTH_MAX] if outcome is TransactionOutcome.UNKNOWN else "",
             )
-            attachment.say(AttachRequest(transaction_answer=answer))
+            attachment.send(AttachRequest(transaction_answer=answer))
 
 
 def _check_of(broker_name: str, wire: WireCheck) -> TransactionCheck:
