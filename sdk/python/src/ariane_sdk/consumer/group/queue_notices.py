@@ -29,13 +29,13 @@ class QueueNotices:
 
     async def gained(self, queues: Sequence[MessageQueue]) -> None:
         """Tell of queues whose first messages have not been pulled yet."""
-        await self._call(self._on_gained, "on_gained", queues)
+        await self._tell(self._on_gained, "on_gained", queues)
 
     async def lost(self, queues: Sequence[MessageQueue]) -> None:
         """Tell of queues whose messages in work are finished, and that are not given up yet."""
-        await self._call(self._on_lost, "on_lost", queues)
+        await self._tell(self._on_lost, "on_lost", queues)
 
-    async def _call(
+    async def _tell(
         self, notice: QueueNotice | None, name: str, queues: Sequence[MessageQueue]
     ) -> None:
         # The application does not know the group's retry topic.
