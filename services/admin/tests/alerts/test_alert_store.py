@@ -44,13 +44,13 @@ def test_of_two_admins_one_raises_and_one_tells(database):
     second.take(raised(11.5), {1: 10.0}, 1001)
     [alert] = read(first)
     assert alert.first_value == 11.0
-    [untold] = second.untold(10)
-    assert first.claim(untold.alert_id, is_end=False)
-    assert not second.claim(untold.alert_id, is_end=False)
-    assert first.claim(untold.alert_id, is_end=False, told=False)
-    assert second.claim(untold.alert_id, is_end=False)
-    assert first.untold(10) == []
+    [unsent] = second.unsent(10)
+    assert first.claim(unsent.alert_id, is_end=False)
+    assert not second.claim(unsent.alert_id, is_end=False)
+    assert first.claim(unsent.alert_id, is_end=False, sent=False)
+    assert second.claim(unsent.alert_id, is_end=False)
+    assert first.unsent(10) == []
     first.take(Turns({}, {LAG}, {}), {1: 10.0}, 2000)
-    assert [each.alert_id for each in first.untold(10)] == [alert.alert_id]
+    assert [each.alert_id for each in first.unsent(10)] == [alert.alert_id]
     assert first.claim(alert.alert_id, is_end=True)
-    assert second.untold(10) == []
+    assert second.unsent(10) == []

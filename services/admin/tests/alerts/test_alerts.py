@@ -26,7 +26,7 @@ class Webhook:
         self.events = []
         self.failures = 0
 
-    async def tell(self, event):
+    async def send(self, event):
         if self.failures:
             self.failures -= 1
             raise WebhookFailed("status 503")
@@ -54,7 +54,7 @@ async def backlog(cluster):
 async def test_a_backlog_is_an_alert_until_it_is_consumed(cluster, database, backlog):
     access = ClusterAccess(cluster.name_servers, ErrorTranslator(ADMIN_ERROR_RULES))
     await access.start()
-    teller = Webhook()
+    webhook = Webhook()
 
     def watcher():
         return Watcher(
@@ -64,30 +64,30 @@ async def test_a_backlog_is_an_alert_until_it_is_consumed(cluster, database, bac
             SystemClock(),
             thresholds={LAG: 2.0, DISK: 1.0, alert_pb.ALERT_FIGURE_DEAD_LETTER_COUNT: 1e9},
             patience_s=0,
-            webhook=teller,
+            webhook=webhook,
         )
 
-    def told():
-        return [each for each in teller.events if each[2] == GROUP]
+    def events():
+        return [each for each in webhook.events if each[2] == GROUP]
 
     try:
         watching = watcher()
-        teller.failures = 1
+        webhook.failures = 1
         await watching.look()
-        await watching.tell()
-        assert told() == []
-        await watching.tell()
-        assert told() == [("raised", "LAG_MESSAGE_COUNT", GROUP, 3.0)]
+        await watching.notify()
+        assert events() == []
+        await watching.notify()
+        assert events() == [("raised", "LAG_MESSAGE_COUNT", GROUP, 3.0)]
         again = watcher()  # Admin was started again.
         await again.look()
-        await again.tell()
-        assert len(told()) == 1
+        await again.notify()
+        assert len(events()) == 1
         await backlog()
         async with asyncio.timeout(60):
-            while len(told()) < 2:
+            while len(events()) < 2:
                 await watching.look()
-                await watching.tell()
-        assert told()[1][0] == "ended"
+                await watching.notify()
+        assert events()[1][0] == "ended"
     finally:
         await access.close()
 

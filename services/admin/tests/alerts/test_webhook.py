@@ -45,7 +45,7 @@ def server():
 
 async def test_an_event_is_posted_again_until_it_is_taken(server):
     server.statuses += [503]
-    await Webhook(server.url, backoff_s=0.01).tell({"event": "raised"})
+    await Webhook(server.url, backoff_s=0.01).send({"event": "raised"})
     assert server.events == [{"event": "raised"}] * 2
 
 
@@ -54,10 +54,10 @@ def test_a_webhook_that_does_not_answer_outlives_no_stop(server, monkeypatch):
     server.open.clear()
 
     async def tell_and_stop():
-        telling = asyncio.create_task(Webhook(server.url).tell({"event": "raised"}))
+        sending = asyncio.create_task(Webhook(server.url).send({"event": "raised"}))
         await asyncio.to_thread(server.asked.wait)
-        telling.cancel()
-        await asyncio.wait([telling])
+        sending.cancel()
+        await asyncio.wait([sending])
 
     asyncio.run(tell_and_stop())
     assert server.events
@@ -68,15 +68,15 @@ async def test_a_failure_shows_nothing_of_the_url(server, caplog):
     caplog.set_level("DEBUG")
     server.statuses += [503] * (TRIES_AGAIN + 1)
     with pytest.raises(WebhookFailed) as failed:
-        await Webhook(server.url, backoff_s=0.01).tell({})
+        await Webhook(server.url, backoff_s=0.01).send({})
     assert "s3cret" not in repr(failed.value)
     assert "503" in str(failed.value)
     assert len(server.events) == TRIES_AGAIN + 1
     server.statuses += [403]
     with pytest.raises(WebhookFailed, match="status 403"):
-        await Webhook(server.url, backoff_s=0.01).tell({})
+        await Webhook(server.url, backoff_s=0.01).send({})
     with pytest.raises(WebhookFailed) as failed:
-        await Webhook("http://127.0.0.1:1/s3cret", backoff_s=0.01).tell({})
+        await Webhook("http://127.0.0.1:1/s3cret", backoff_s=0.01).send({})
     assert "s3cret" not in repr(failed.value)
     assert failed.value.__cause__ is None
     assert "s3cret" not in caplog.text

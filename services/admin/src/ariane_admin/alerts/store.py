@@ -95,7 +95,7 @@ class AlertStore:
         with self._database.reading() as connection:
             return [_kept(row) for row in connection.execute(asked)]
 
-    def untold(self, limit: int) -> list[KeptAlert]:
+    def unsent(self, limit: int) -> list[KeptAlert]:
         """Alerts whose begin or end was not sent to the webhook yet."""
         asked = (
             select(ALERT)
@@ -111,16 +111,16 @@ class AlertStore:
         with self._database.reading() as connection:
             return [_kept(row) for row in connection.execute(asked)]
 
-    def claim(self, alert_id: int, *, is_end: bool, told: bool = True) -> bool:
+    def claim(self, alert_id: int, *, is_end: bool, sent: bool = True) -> bool:
         """Claim the sending of one event, so that no other admin sends it; or give it back.
 
         Returns:
             Whether no other admin had claimed it.
         """
         column = _Table.told_end if is_end else _Table.told_raise
-        change = update(ALERT).where(_Table.alert_id == alert_id, column.is_(not told))
+        change = update(ALERT).where(_Table.alert_id == alert_id, column.is_(not sent))
         with self._database.writing() as connection:
-            return connection.execute(change.values({column: told})).rowcount == 1
+            return connection.execute(change.values({column: sent})).rowcount == 1
 
 
 def _is(one: Watched):  # type: ignore[no-untyped-def] # noqa: ANN202 - SQLAlchemy's own word

@@ -26,7 +26,7 @@ from ariane_sdk.errors import ArianeError, CallError, RouteNotFound
 from ariane_servicekit import Clock, get_logger
 from ariane_servicekit.database import Database
 
-TOLD_MAX: Final = 100
+EVENTS_MAX: Final = 100
 """The most events that one turn sends to the webhook."""
 
 _LAG_COUNT: Final = alert_pb.ALERT_FIGURE_LAG_MESSAGE_COUNT
@@ -46,7 +46,7 @@ Values = dict[Watched, float | None]
 class Notifier(Protocol):
     """A receiver of alerts."""
 
-    async def tell(self, event: Mapping[str, object]) -> None:
+    async def send(self, event: Mapping[str, object]) -> None:
         """Send one event.
 
         Raises:
@@ -105,13 +105,13 @@ class Watcher:
             now_ms = self._clock.now_ms()
             await self._database.call(self._store.take, turns, self._thresholds, now_ms)
 
-    async def tell(self) -> None:
+    async def notify(self) -> None:
         """Send the webhook, if there is one, the events that it does not have yet.
 
         This is a turn of its own, so that a slow webhook does not delay looks.
         """
         if self._webhook is not None:
-            await self._tell(self._webhook)
+            await self._send_events(self._webhook)
 
     async def _values(self, bounds: Bounds) -> Values:
         doors = self._cluster.doors
@@ -188,8 +188,8 @@ class Watcher:
                 continue
             values[one] = sum(end - begin for begin, end in bounds.values())
 
-    async def _tell(self, webhook: Notifier) -> None:
-        for alert in await self._database.call(self._store.untold, TOLD_MAX):
+    async def _send_events(self, webhook: Notifier) -> None:
+        for alert in await self._database.call(self._store.unsent, EVENTS_MAX):
             for is_end in (False, True):
                 if is_end and alert.ended_ms is None:
                     continue
@@ -197,14 +197,14 @@ class Watcher:
                 if not mine:
                     continue
                 try:
-                    await webhook.tell(_event(alert, is_end=is_end))
+                    await webhook.send(_event(alert, is_end=is_end))
                 except BaseException as error:
                     await self._database.call(
-                        self._store.claim, alert.alert_id, is_end=is_end, told=False
+                        self._store.claim, alert.alert_id, is_end=is_end, sent=False
                     )
                     if not isinstance(error, WebhookFailed):
                         raise
-                    _log.warning("alert_untold", alert=alert.alert_id, error=str(error))
+                    _log.warning("alert_not_sent", alert=alert.alert_id, error=str(error))
                     # The next look tries again.
                     return
 

@@ -51,7 +51,7 @@ class Webhook:
         )
         self._pool = PoolManager(retries=retry, timeout=CALL_S_MAX)
 
-    async def tell(self, event: Mapping[str, object]) -> None:
+    async def send(self, event: Mapping[str, object]) -> None:
         """Post one event.
 
         Raises:

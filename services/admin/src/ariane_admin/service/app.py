@@ -254,13 +254,13 @@ class AdminApp:
             webhook=None if hook is None else Webhook(hook.get_secret_value()),
         )
         interval_s = settings.alert_interval_s
-        telling = Loop("webhook", watcher.tell, interval_s=interval_s, clock=clock)
+        notifying = Loop("webhook", watcher.notify, interval_s=interval_s, clock=clock)
 
         async def look() -> None:
             await watcher.look()
-            telling.wake()
+            notifying.wake()
 
-        return Loop("alerts", look, interval_s=interval_s, clock=clock), telling
+        return Loop("alerts", look, interval_s=interval_s, clock=clock), notifying
 
     def _sampling_loop(self, samples: SampleStore, rates: RateMemory, clock: SystemClock) -> Loop:
         settings = self._settings
