@@ -42,6 +42,17 @@ def test_there_are_methods_of_every_area():
     assert areas == expected
 
 
+def test_the_readme_of_the_contract_has_each_service_and_no_other():
+    row = re.compile(r"\|([^|]*)\|([^|]*)\|[^|]*\|[^|]*\|")
+    named, area = set(), ""
+    for line in (ROOT / "protos/README.md").read_text().splitlines():
+        if match := row.fullmatch(line):
+            area = match[1].strip(" `") or area
+            services = match[2].partition(";")[0]
+            named |= {f"ariane.{area}.v1.{name}" for name in re.findall(r"`(\w+)`", services)}
+    assert named == {method.containing_service.full_name for method in METHODS}
+
+
 def test_every_method_has_an_access_rule():
     assert len(METHODS) > 100
     for method in METHODS:
