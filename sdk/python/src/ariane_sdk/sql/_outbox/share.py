@@ -29,11 +29,11 @@ from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.routing.routes import exists_perhaps
 from ariane_sdk.runtime.clock import Clock
 from ariane_sdk.runtime.log import logger
+from ariane_sdk.sql._outbox.backoffs import OutboxBackoffs
 from ariane_sdk.sql._outbox.parked import Refusal, Refusals
 from ariane_sdk.sql._outbox.pulse import RelayPulse
 from ariane_sdk.sql._outbox.rows import Lease, OutboxRow, OutboxRows, StreamPlace, WaitingRow
 from ariane_sdk.sql._outbox.sends import OutboxSends, Outcome, Verdict
-from ariane_sdk.sql._outbox.troubles import OutboxTroubles
 
 WINDOW_ROWS: Final = 2000
 """Number of waiting messages that are read at a time."""
@@ -107,7 +107,7 @@ class PartitionShare:
         self._clock = clock
         self._streams: dict[MessageQueue, StreamPlace] = {}
         self._plans: dict[MessageQueue, Plan] = {}
-        self._troubles = OutboxTroubles(
+        self._backoffs = OutboxBackoffs(
             clock,
             pulse,
             delay_s_min=pace.repeat_delay_s_min,
@@ -145,7 +145,7 @@ class PartitionShare:
         ready = {
             queue: plan
             for queue, plan in self._plans.items()
-            if self._troubles.is_over(queue.topic, queue.broker_name)
+            if self._backoffs.is_over(queue.topic, queue.broker_name)
         }
         if not ready:
             if self._clock.monotonic_s() - self._held_s > self._pace.hold_s:
@@ -191,7 +191,7 @@ class PartitionShare:
 
     async def _waiting(self, last_row_id: int) -> list[WaitingRow]:
         """Waiting messages behind a row, without topics whose routes are looked up later."""
-        nowhere = self._troubles.nowhere()
+        nowhere = self._backoffs.nowhere()
         on_their_way = [row for plan in self._plans.values() for row in plan.place.pending_rows]
         return await self._transact(
             lambda session: self._rows.waiting(
@@ -211,9 +211,9 @@ class PartitionShare:
         for topic in topics:
             error = refused.get(topic)
             if error is None:
-                self._troubles.end(topic, "")
+                self._backoffs.end(topic, "")
                 continue
-            self._troubles.note(topic, "", error)
+            self._backoffs.note(topic, "", error)
             if isinstance(error, RouteNotFound) and exists_perhaps(error):
                 continue
             row_ids = [row.row_id for row in waiting if row.topic == topic]
@@ -283,7 +283,7 @@ class PartitionShare:
         current: dict[str, MessageQueue] = {}
 
         def has_room(queue: MessageQueue, record_bytes: int) -> bool:
-            if queue in self._plans or not self._troubles.is_over(queue.topic, queue.broker_name):
+            if queue in self._plans or not self._backoffs.is_over(queue.topic, queue.broker_name):
                 return False
             rows = chosen.get(queue)
             return rows is None or (
@@ -326,7 +326,7 @@ class PartitionShare:
                 sent += place.pending_rows
                 following = place.next_sequence + len(place.pending_rows)
                 changed[queue] = StreamPlace(place.epoch, following)
-                self._troubles.end(queue.topic, queue.broker_name)
+                self._backoffs.end(queue.topic, queue.broker_name)
                 continue
             following_place, given_up = self._after_failure(queue, plan, outcome)
             parked += given_up
@@ -364,12 +364,12 @@ class PartitionShare:
         place = plan.place
         renumbered = StreamPlace(place.epoch + 1, 0)
         if verdict is not Verdict.REFUSED:
-            self._troubles.note(queue.topic, queue.broker_name, error)
+            self._backoffs.note(queue.topic, queue.broker_name, error)
             plan.maybe_stored |= verdict is Verdict.UNKNOWN
             return (renumbered if verdict is Verdict.RENUMBER else None), []
         given_up = self._refused(place.pending_rows, error, maybe_stored=plan.maybe_stored)
         if len(place.pending_rows) == 1 or not self._refusals.is_suspect(place.pending_rows[0]):
-            self._troubles.note(queue.topic, queue.broker_name, error)
+            self._backoffs.note(queue.topic, queue.broker_name, error)
         if plan.maybe_stored:
             return (renumbered if given_up else None), given_up
         return place._replace(pending_rows=()), given_up

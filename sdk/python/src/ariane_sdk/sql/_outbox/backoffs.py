@@ -1,4 +1,4 @@
-"""Failures of an outbox: a failed topic or broker is not used for a while, longer each time."""
+"""Backoffs of an outbox: a failed topic or broker is not used for a while, longer each time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ariane_sdk.sql._outbox.pulse import RelayPulse
 
 
 @dataclass(slots=True)
-class _Trouble:
+class _Backoff:
     """Failures in a row."""
 
     count: int
@@ -20,8 +20,8 @@ class _Trouble:
     """When to try again, by the monotonic clock."""
 
 
-class OutboxTroubles:
-    """Failures by topic and broker, and of topics without a route."""
+class OutboxBackoffs:
+    """Backoffs by topic and broker, and of topics without a route."""
 
     def __init__(
         self, clock: Clock, pulse: RelayPulse, *, delay_s_min: float, delay_s_max: float
@@ -31,7 +31,7 @@ class OutboxTroubles:
         self._pulse = pulse
         self._delay_s_min = delay_s_min
         self._delay_s_max = delay_s_max
-        self._troubles: dict[tuple[str, str], _Trouble] = {}
+        self._backoffs: dict[tuple[str, str], _Backoff] = {}
 
     def note(self, topic: str, broker_name: str, error: Exception | None) -> None:
         """Note a failure.
@@ -41,10 +41,10 @@ class OutboxTroubles:
             broker_name: The broker; empty if the topic has no route.
             error: The error.
         """
-        trouble = self._troubles.setdefault((topic, broker_name), _Trouble(0, 0.0))
-        delay_s = backoff_s(trouble.count, self._delay_s_min, self._delay_s_max)
-        trouble.count += 1
-        trouble.until_s = self._clock.monotonic_s() + delay_s
+        backoff = self._backoffs.setdefault((topic, broker_name), _Backoff(0, 0.0))
+        delay_s = backoff_s(backoff.count, self._delay_s_min, self._delay_s_max)
+        backoff.count += 1
+        backoff.until_s = self._clock.monotonic_s() + delay_s
         if error is not None:
             self._pulse.failed(error)
         where = f"{topic} at {broker_name}" if broker_name else topic
@@ -52,17 +52,17 @@ class OutboxTroubles:
 
     def end(self, topic: str, broker_name: str) -> None:
         """Forget the failures: it works again."""
-        self._troubles.pop((topic, broker_name), None)
+        self._backoffs.pop((topic, broker_name), None)
 
     def is_over(self, topic: str, broker_name: str) -> bool:
         """Whether it may be tried now."""
-        trouble = self._troubles.get((topic, broker_name))
-        return trouble is None or trouble.until_s <= self._clock.monotonic_s()
+        backoff = self._backoffs.get((topic, broker_name))
+        return backoff is None or backoff.until_s <= self._clock.monotonic_s()
 
     def nowhere(self) -> list[str]:
         """Topics without a route whose delay is not over."""
         return [
             topic
-            for topic, broker_name in self._troubles
+            for topic, broker_name in self._backoffs
             if not broker_name and not self.is_over(topic, "")
         ]
