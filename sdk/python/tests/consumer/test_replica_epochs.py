@@ -111,7 +111,7 @@ def played(monkeypatch):
             on_lost=broker.drop,
             lock_epoch_of=lambda _queue: None,
             damaged_bodies=DamagedBodies(None),
-            lost=LostMessages(fails=False),
+            lost_messages=LostMessages(fails=False),
             on_fatal=lambda _error: None,
         )
         broker.owned = PolledQueue(
