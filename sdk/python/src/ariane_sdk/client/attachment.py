@@ -248,5 +248,5 @@ class Attachment:
             state = self._answers.state(response.state_question)
             self._outgoing.put_nowait(AttachRequest(state=state))
         elif kind == "consume_question":
-            self._answers.consume(response.consume_question, self.broker_name, self.say)
+            self._answers.consume(response.consume_question, self.broker_name, self.send)
         self._on_notice(self.broker_name, response)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 
@@ -198,7 +198,7 @@ def delete(
     _write(output, filter_version, "is deleted", answer.outcomes)
 
 
-def _kept(name_servers: str, filter_version: str) -> tuple[Row, bytes]:
+def _kept(name_servers: str, filter_version: str) -> tuple[Mapping[str, Any], bytes]:
     """One version as all FilterServers keep it, and its module."""
     name, version = _parts(filter_version)
     request = admin_pb.GetFilterRequest(filter=name, version=version)
