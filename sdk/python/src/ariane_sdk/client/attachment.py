@@ -101,6 +101,7 @@ class Attachment:
         self._answers = answers
         self._holds = holds
         self._sent_holds = keys_of(())
+        self._holds_end_s = math.inf
         self._outgoing: asyncio.Queue[AttachRequest | None] = asyncio.Queue()
         self._heartbeat_interval_s = HEARTBEAT_INTERVAL_S
         self._leaving = False
@@ -131,12 +132,19 @@ class Attachment:
 
     def send_holds(self) -> None:
         """Report what is not handed out, if that has changed."""
-        if self.attached and keys_of(self._holds(self.broker_name)) != self._sent_holds:
+        if not self.attached:
+            return
+        # One that has begun anew: it is over by what was said, and goes on.
+        is_over = asyncio.get_running_loop().time() > self._holds_end_s
+        if is_over or keys_of(self._holds(self.broker_name)) != self._sent_holds:
             self._outgoing.put_nowait(self._with_holds(ClientHeartbeat()))
 
     def _with_holds(self, heartbeat: ClientHeartbeat) -> AttachRequest:
         holds = self._holds(self.broker_name)
         self._sent_holds = keys_of(holds)
+        left_ms = (hold.remaining.ToMilliseconds() for hold in holds if hold.HasField("remaining"))
+        now_s = asyncio.get_running_loop().time()
+        self._holds_end_s = now_s + min(left_ms, default=math.inf) / 1000
         heartbeat.holds.extend(holds)
         return AttachRequest(heartbeat=heartbeat)
 

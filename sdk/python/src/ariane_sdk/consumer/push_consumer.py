@@ -151,7 +151,7 @@ class PushConsumer:
             random=random,
             ordered=ordered,
         )
-        if model == "clustering" and not ordered:
+        if model == "clustering":
             self._plan.filters[retry_topic(group)] = TagFilter.parse("*")
         self._settings = settings
         self._listener = listener

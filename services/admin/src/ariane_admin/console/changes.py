@@ -46,6 +46,7 @@ from ariane_admin.console.pages.messages import letter_query
 from ariane_admin.console.pages.overview import or_failure
 from ariane_admin.console.pages.replicas import REPLICA_CHANGES
 from ariane_admin.console.topic_purge import PURGE_CHANGES
+from ariane_admin.group_texts import gets_returned
 from ariane_admin.times import length_of_time
 from ariane_admin.topic_attributes import retention_attribute
 

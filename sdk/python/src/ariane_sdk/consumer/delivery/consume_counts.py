@@ -119,8 +119,8 @@ class ConsumeCounts:
             failed_count = sum(each.failed_count for each in recent)
             busy_s = sum(each.busy_s for each in recent)
             facts |= {
-                f"consumed.{name}.done": str(topic.total.done_count),
-                f"consumed.{name}.failed": str(topic.total.failed_count),
+                f"consumed.{name}.done": str(topic.earlier.done_count + topic.now.done_count),
+                f"consumed.{name}.failed": str(topic.earlier.failed_count + topic.now.failed_count),
                 f"consumed.{name}.done_per_second": f"{done_count / span_s:.2f}",
                 f"consumed.{name}.failed_per_second": f"{failed_count / span_s:.2f}",
             }

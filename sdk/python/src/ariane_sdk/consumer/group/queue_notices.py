@@ -31,9 +31,22 @@ class QueueNotices:
         """Tell of queues whose first messages have not been pulled yet."""
         await self._tell(self._on_gained, "on_gained", queues)
 
-    async def lost(self, queues: Sequence[MessageQueue]) -> None:
-        """Tell of queues whose messages in work are finished, and that are not given up yet."""
+    async def lost(self, queues: Sequence[MessageQueue], *, to_other: bool = False) -> None:
+        """Tell of queues whose messages in work are finished, and that are not given up yet.
+
+        ``to_other``: whether another member is about to take them over.
+        """
+        now_s = asyncio.get_running_loop().time
+        began_s = now_s()
         await self._tell(self._on_lost, "on_lost", queues)
+        took_s = now_s() - began_s
+        if to_other and self._on_lost is not None and took_s > self._handover_s:
+            logger.warning(
+                "on_lost took %.1f s with %s, whose next owner begins after handover_s, %g s",
+                took_s,
+                ", ".join(map(str, queues)),
+                self._handover_s,
+            )
 
     async def _tell(
         self, notice: QueueNotice | None, name: str, queues: Sequence[MessageQueue]

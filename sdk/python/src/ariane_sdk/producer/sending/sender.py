@@ -161,20 +161,20 @@ class Sender:
             return 0
         overlaps = self._large_calls_max >= SMALL_CALLS_MAX and not self.answers_late
         if self.idle:
-            halves = overlaps and self._in_step and not self._calls_in_flight
-            return self._half() if halves else EVERYTHING
+            many = self._in_step or len(self.accumulator) > 1
+            return self._half() if many and overlaps and not self._calls_in_flight else EVERYTHING
         waiting = self.accumulator.waiting(self._queues_in_flight)
         if waiting.size_bytes >= LARGE_CALL_BYTES or (
             overlaps
             and self._calls_in_flight < SMALL_CALLS_MAX
-            and waiting.message_count >= self.rows.in_flight_count // 2
+            and waiting.message_count >= self.accumulator.in_flight_count // 2
             and is_worth_a_call(waiting.message_count, waiting.row_count)
         ):
             return EVERYTHING
         return 0
 
     def _half(self) -> int:
-        """Half of the messages that wait, if that is worth a call; else all."""
+        """Half of the messages that wait, if client and broker share the work so; else all."""
         waiting = self.accumulator.waiting(frozenset())
         half = (waiting.message_count + 1) // 2
         if self._in_step:
@@ -192,7 +192,7 @@ class Sender:
         count = sum([row.count for row in rows])
         self._queues_in_flight |= queues
         self._calls_in_flight += 1
-        self.rows.in_flight_count += count
+        self.accumulator.in_flight_count += count
         self._send_call(AppendCall(self.broker_name, self._over, rows, queues, count))
 
     def _wake_up_at(self, next_s: float, now_s: float) -> None:
@@ -205,7 +205,7 @@ class Sender:
     def _over(self, call: AppendCall) -> None:
         """End a call. Senders that got their outcome send again before the next call is made."""
         self._calls_in_flight -= 1
-        self.rows.in_flight_count -= call.count
+        self.accumulator.in_flight_count -= call.count
         # Whether everybody has waited for this one answer.
         everybody = not self._calls_in_flight and not self.accumulator
         self._in_step = everybody and call.count >= ROW_MESSAGES_MIN

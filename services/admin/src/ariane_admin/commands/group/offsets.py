@@ -93,10 +93,13 @@ def reset(
     request.only_back = isinstance(position, datetime) and not skip
     answer = changed(name_servers, admin, lambda one: one.groups.ResetGroupOffsets, request)
     required(answer.outcomes)
-    output.rows(
-        ("broker", "queue_id", "offset_before", "consumer_offset", "moved"),
-        list(map(_moved_row, answer.offsets)),
-    )
+    rows = list(map(_moved_row, answer.offsets))
+    if not rows and request.only_back:
+        say_warning(
+            f"nothing moves: in all queues of {topic}, group {name} stands at or before that time;"
+            " --skip moves it forward"
+        )
+    output.rows(("broker", "queue_id", "offset_before", "consumer_offset", "moved"), rows)
 
 
 @click.command("clone")

@@ -21,7 +21,7 @@ from ariane_admin.asking.options import count_option, question_options
 from ariane_admin.asking.partial_answers import PartialAnswers, known_groups
 from ariane_admin.asking.questions import questions
 from ariane_admin.errors import CommandFailed
-from ariane_admin.group_kinds import gets_returned
+from ariane_admin.group_texts import gets_returned
 from ariane_admin.messages.message_lines import as_row
 from ariane_admin.messages.start_position import MomentType
 from ariane_admin.messages.stored_messages import shortened

@@ -10,7 +10,7 @@ import click
 from ariane.common.v1 import message_pb2
 from ariane.namesrv.v1 import route_pb2
 from ariane_admin.terminal.waits import WaitType
-from ariane_admin.topic_attributes import retention_attribute
+from ariane_admin.topic_attributes import NO_RETENTION, retention_attribute
 
 QUEUES_MAX: Final = 65_536
 """Queues of a topic on one broker."""

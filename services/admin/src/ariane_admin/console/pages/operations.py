@@ -36,7 +36,6 @@ from ariane_admin.console.blocks import (
 )
 from ariane_admin.console.pages.limits import uses_table
 from ariane_admin.console.pages.replicas import replica_blocks
-from ariane_servicekit.security.limits.meter import FIGURE_WORDS, SUBJECT_WORDS
 
 SERVICES: Final = tuple((name, name) for name in ("broker", "namesrv", "txn-checker", "admin"))
 
