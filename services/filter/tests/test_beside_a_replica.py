@@ -69,7 +69,7 @@ async def kept_by(server):
 
 @pytest.fixture
 def quick(monkeypatch):
-    monkeypatch.setattr(app, "LOOK_S", 0.05)
+    monkeypatch.setattr(app, "COPY_INTERVAL_S", 0.05)
 
 
 async def test_the_primarys_filters_are_there_when_it_takes_over(

@@ -112,7 +112,6 @@ def test_a_turned_bit_is_found_by_looking_through_the_log_part_by_part(copies):
         assert store.copying.missing(0) == ()
     turn_a_bit(whole)
     with Store.open(whole, CONFIG) as store:
-        assert store.copying.missing(0) == (), "the start has not read it"
         assert store.copying.check_part(0, end, end) >= end
         [damaged] = store.copying.missing(0)
         assert damaged.begin <= 8192 + 700 < damaged.end

@@ -101,13 +101,13 @@ async def test_a_hold_that_begins_anew_is_said_again(attached):
     attachment, stream = await attached(holds=lambda _broker: held)
     stream.accept.set()
     await attachment.wait_tried()
-    attachment.tell_holds()
+    attachment.send_holds()
     await asyncio.sleep(0.01)
     held[:] = [hold(seconds=600)]
-    attachment.tell_holds()
-    attachment.tell_holds()
+    attachment.send_holds()
+    attachment.send_holds()
     held.clear()
-    attachment.tell_holds()
+    attachment.send_holds()
     await stream.wait_said(4)
     await attachment.close(1.0)
 

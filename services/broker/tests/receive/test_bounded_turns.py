@@ -18,8 +18,12 @@ class Examined:
         self.turns = []
         self._now = []
         run, look = asyncio.events.Handle._run, OpenWindows.open
+        own = asyncio.get_running_loop()
 
         def counted_run(handle):
+            if handle._loop is not own:  # That of a blocking client, in another thread.
+                run(handle)
+                return
             self._now = []
             run(handle)
             if self._now:
