@@ -58,7 +58,7 @@ class AddressSources:
         """Those that are known now; fixed ones first, each once."""
         self.errors: dict[str, str] = {}
         """Why sources could not be read the last time, by source."""
-        self._threads: dict[str, Thread] = {}
+        self._readings: dict[str, Future[str]] = {}
 
     @property
     def is_fixed(self) -> bool:
@@ -90,13 +90,14 @@ class AddressSources:
     async def _addresses_of(self, source: str) -> tuple[str, ...]:
         if source.startswith(_DNS):
             return await _resolved(source.removeprefix(_DNS))
-        before = self._threads.get(source)
-        if before is not None and before.is_alive():
+        before = self._readings.get(source)
+        if before is not None and not before.done():
             raise TimeoutError("the reading before has not ended")
         reading: Future[str] = Future()
 
         def read() -> None:
-            reading.set_running_or_notify_cancel()
+            if not reading.set_running_or_notify_cancel():
+                return
             try:
                 reading.set_result(_content_of(source))
             except Exception as error:  # noqa: BLE001 - it is raised where it is awaited.
@@ -104,9 +105,8 @@ class AddressSources:
 
         # Not one of the loop's pool: while a file server is away, that would keep the program from
         # ending.
-        thread = Thread(target=read, name="ariane-addresses", daemon=True)
-        self._threads[source] = thread
-        thread.start()
+        Thread(target=read, name="ariane-addresses", daemon=True).start()
+        self._readings[source] = reading
         return _listed(await asyncio.wrap_future(reading))
 
 
