@@ -8,7 +8,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 import ariane_wire
-from ariane_servicekit.rpc import health as module
+from ariane_servicekit.host_places import HostPlaces
 from ariane_servicekit.rpc.health import HealthServicer
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
@@ -56,10 +56,10 @@ async def is_refused(stream):
     return await stream.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
-async def test_watches_are_bounded_and_who_leaves_makes_room(health, monkeypatch):
+async def test_watches_are_bounded_and_who_leaves_makes_room(health):
     """Strangers may watch, and are counted nowhere else: each of their streams costs memory."""
-    monkeypatch.setattr(module, "WATCHES_MAX", 4)
     servicer, stub, _ = health
+    servicer._watches = HostPlaces(4, 3)
     held = [watch(stub), watch(stub), watch(stub, "a.C")]
     for stream in held:
         await next_status(stream)

@@ -9,17 +9,17 @@ from __future__ import annotations
 import gzip
 import socket
 import ssl
-from collections import Counter
 from collections.abc import Callable, Iterable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Lock, Thread
+from threading import Thread
 from typing import TYPE_CHECKING, Any, Final
 
 from typing_extensions import override
 
 from ariane_servicekit.addresses import Address
 from ariane_servicekit.errors import StartRefused
+from ariane_servicekit.host_places import HostPlaces
 from ariane_servicekit.observability.measures import TELLS_APART, Measures
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ class _Server(ThreadingHTTPServer):
     ) -> None:
         self.address_family = family
         self._tls = tls
-        self._places = _Places()
+        self._places = HostPlaces(CONNECTIONS_MAX, CONNECTIONS_OF_HOST_MAX)
         super().__init__(address, handler)
 
     @override
@@ -165,28 +165,3 @@ class _Server(ThreadingHTTPServer):
                 self.shutdown_request(request)
                 return
         super().process_request_thread(request, client_address)
-
-
-class _Places:
-    """Connections that have a thread, counted by host."""
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._of_host: Counter[str] = Counter()
-
-    def enter(self, host: str) -> bool:
-        """Give a host one more place, if there is one; whether there is."""
-        with self._lock:
-            if self._of_host.total() >= CONNECTIONS_MAX:
-                return False
-            if self._of_host[host] >= CONNECTIONS_OF_HOST_MAX:
-                return False
-            self._of_host[host] += 1
-            return True
-
-    def leave(self, host: str) -> None:
-        """Give a place back."""
-        with self._lock:
-            self._of_host[host] -= 1
-            if not self._of_host[host]:
-                del self._of_host[host]

@@ -7,7 +7,6 @@ watches outlive a graceful stop; therefore this one. ``Watch`` ends when the ser
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 from contextlib import aclosing, suppress
 from types import MappingProxyType
@@ -16,6 +15,8 @@ from typing import Any, Final
 import grpc
 from grpc import aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from ariane_servicekit.host_places import HostPlaces
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
@@ -48,7 +49,7 @@ class HealthServicer(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # I
         self._serving = False
         self._closed = False
         self._changed = asyncio.Event()
-        self._watches = _Watches()
+        self._watches = HostPlaces(WATCHES_MAX, WATCHES_MAX * 3 // 4)
 
     def add_to(self, server: aio.Server) -> None:
         """Register the service."""
@@ -118,26 +119,3 @@ class HealthServicer(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # I
     def _tell(self) -> None:
         told, self._changed = self._changed, asyncio.Event()
         told.set()
-
-
-class _Watches:
-    """How many watch, in all and from each host."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self._of_host: Counter[str] = Counter()
-
-    def enter(self, host: str) -> bool:
-        """Count one more of a host, if there is room for it; whether there is."""
-        if self.count >= WATCHES_MAX or self._of_host[host] >= WATCHES_MAX * 3 // 4:
-            return False
-        self.count += 1
-        self._of_host[host] += 1
-        return True
-
-    def leave(self, host: str) -> None:
-        """One of a host watches no more."""
-        self.count -= 1
-        self._of_host[host] -= 1
-        if not self._of_host[host]:
-            del self._of_host[host]
