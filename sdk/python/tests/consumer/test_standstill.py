@@ -37,7 +37,7 @@ def test_a_queue_without_progress_is_told_of_and_again_after_twice_the_time(capl
     assert told_at(caplog, Queue(), range(0, 500, 10)) == [60, 120, 240, 480]
     assert "orders" in caplog.messages[-1]
     assert "no progress for 480 s" in caplog.messages[-1]
-    assert "has 2 messages, and waiting for it are 30 more" in caplog.messages[-1]
+    assert "has 2 messages and 30 more wait for it" in caplog.messages[-1]
 
 
 def test_a_queue_that_waits_in_order_says_for_what(caplog):

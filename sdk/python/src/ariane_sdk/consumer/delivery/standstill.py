@@ -55,9 +55,8 @@ class StandstillWatch:
                     self._seen[owned.queue] = seen._replace(warn_after_s=2 * seen.warn_after_s)
                     continue
                 logger.warning(
-                    "%s of group %s: no progress for %.0f s; the application has %s,"
-                    " and waiting for it are %d more"
-                    " (ariane group running %s --stacks shows where it is)",
+                    "%s of group %s: no progress for %.0f s; the application has %s and %d more"
+                    " wait for it (ariane group running %s --stacks shows where it is)",
                     owned.queue,
                     self._group,
                     now_s - seen.since_s,
