@@ -95,7 +95,7 @@ class RelayedClients:
     async def note_present(self, relayed: Relayed) -> None:
         """Note that a client of the gateway is alive, and what it does now.
 
-        A client whose id a client has that attached itself, or one of another user, is left out.
+        A client whose id a client has that attached itself, or that of another user, is left out.
         One that its group does not admit is a client all the same, and a member of nothing.
 
         Raises:
@@ -112,7 +112,7 @@ class RelayedClients:
             outbox = RelayedOutbox(hello.client_id)
             empty = replace(hello, producer_groups=(), memberships=())
             client = await self._admission.attach(empty, relayed.address, outbox)
-        elif isinstance(client.outbox, RelayedOutbox) and _user(client.caller) == _user(caller):
+        elif isinstance(client.outbox, RelayedOutbox) and not _are_two(client.caller, caller):
             outbox = client.outbox
         else:
             return
@@ -180,8 +180,3 @@ def _may_be(caller: Caller | None, membership: Membership) -> bool:
     """Whether a client's user may consume so: what the gateway let in is judged here again."""
     topics = (subscription.topic for subscription in membership.subscriptions)
     return may_consume(caller, membership.consumer_group, topics)
-
-
-def _user(caller: Caller | None) -> str:
-    """The user whose client it is; empty where the gateway does not know."""
-    return caller.name if caller is not None and caller.kind is CallerKind.USER else ""
