@@ -26,13 +26,12 @@ class ConnectionOptions:
     above what calls carry, and little to decode."""
     frame_octets_max: int = MIB
     """Longest payload of a frame that we take: the peer sends large messages in as few. 1 MiB."""
-    stream_window_octets: int = MIB // 2
-    """What a stream may have sent us that nobody has read. 512 KiB carry 500 MB/s at a round trip
-    of 1 ms, and are what a small answer may have before it on the way: links over long distances
-    set more. A stream begins with at most 256 KiB."""
+    stream_window_octets: int = 2 * MIB
+    """What a stream may have sent us that nobody has read. 2 MiB hold a full batch of a producer:
+    it goes on its way at once, and the producer makes the next one while the broker reads. With a
+    smaller window both would work in turn. 2 MiB carry 40 MB/s at a round trip of 50 ms."""
     connection_window_octets: int = 16 * MIB
-    """What may be under way on a connection, and what its streams may have beyond their first
-    windows of 256 KiB. 16 MiB: 64 streams have wide windows."""
+    """What may be under way on a connection: has been sent to us, and has not come yet. 16 MiB."""
     memory_octets_max: int = 512 * MIB
     """What all connections of the server or channel hold for messages that are not whole or not
     read, of a server's those of one host three quarters of it. 512 MiB; a call beyond it is

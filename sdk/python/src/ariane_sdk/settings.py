@@ -94,8 +94,9 @@ class ProducerSettings:
     batch_bytes_max: int = 2 << 20
     """Bytes of records and their columns after which a batch is full; a larger message is a batch
     of its own."""
-    request_bytes_max: int = 4_000_000
-    """Bytes of batches in one call to a broker; a larger batch is sent alone."""
+    request_bytes_max: int = 2 << 20
+    """Bytes of batches in one call to a broker; a larger batch is sent alone. While a broker works on
+    one call, the next one is made: larger calls have less of their making beside its work."""
     calls_in_flight_max: int = 1
     """Concurrent calls to one broker. Any number keeps the order within a queue."""
     large_calls_in_flight_max: int = 4

@@ -67,7 +67,7 @@ class Connection(StreamKeeper, Generic[Head]):
         """Our first frames: SETTINGS, and the connection's window."""
         values = {
             settings.HEADER_TABLE_SIZE: 0,
-            settings.INITIAL_WINDOW_SIZE: self.stream_window_first,
+            settings.INITIAL_WINDOW_SIZE: self.stream_window,
             settings.MAX_FRAME_SIZE: self._frame_octets_max,
             settings.MAX_HEADER_LIST_SIZE: self._header_octets_max,
             **own,

@@ -76,7 +76,7 @@ class Stream:
         self.stream_id = stream_id
         self.send_window = connection.peer.window
         self.whole_max = connection.message_octets_max
-        self.window = connection.stream_window_first
+        self.window = connection.stream_window
         self.grant_at = self.window >> 1
 
     # What happens to the call; each subclass says what it does then.
@@ -181,7 +181,7 @@ class Stream:
             self.grant()
 
     def grant(self) -> None:
-        """Open the window by what was read, and wider where the connection has room.
+        """Open the window by what was read.
 
         Raises:
             StreamFault: The peer sent more than the window.
@@ -190,10 +190,8 @@ class Stream:
             self._fault(ErrorCode.FLOW_CONTROL_ERROR, "more DATA than the stream's window")
         if self.is_remote_closed or self.is_gone:
             return
-        window = self.connection.widen_window(self.window)
-        octets = window - self.unread - (self.window - self.taken)
+        octets = self.taken - self.unread
         if octets > 0:
-            self.window = window
             self.taken = self.unread
             self.connection.out.append(window_frame(self.stream_id, octets))
             self.connection.carrier.wake()

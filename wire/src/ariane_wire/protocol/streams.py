@@ -19,9 +19,6 @@ NO_LIMIT: Final = 1 << 62
 LATE_STREAMS_MAX: Final = 256
 """How many streams that we ended early are remembered: what still comes for them is no fault."""
 
-FIRST_WINDOW_OCTETS: Final = 256 << 10
-"""A stream's window when it begins; those that use it get a wider one while there is room."""
-
 
 class StreamKeeper(FrameReader):
     """A connection as far as its streams go."""
@@ -33,15 +30,12 @@ class StreamKeeper(FrameReader):
         self.options: ConnectionOptions = options
         self.ledger = ledger
         self.stream_window = options.stream_window_octets
-        self.stream_window_first = min(options.stream_window_octets, FIRST_WINDOW_OCTETS)
         self.message_octets_max = (
             NO_LIMIT if options.receive_octets_max < 0 else options.receive_octets_max
         )
         self._window = options.connection_window_octets
         self.grant_at = self._window >> 1
         self.unread = 0
-        self._wide_octets = 0
-        """What streams may send beyond their first windows, all together."""
         self.goaway_sent: int | None = None
         """The last stream that we still take, once we have said so."""
         self.goaway_received: int | None = None
@@ -69,14 +63,6 @@ class StreamKeeper(FrameReader):
         self.taken = 0
         self.carrier.wake()
 
-    def widen_window(self, window: int) -> int:
-        """The window of a stream that used up half of its own: wider, if there is room for that."""
-        wider = self.stream_window - self.stream_window_first
-        if window > self.stream_window_first or self._wide_octets + wider > self._window:
-            return window
-        self._wide_octets += wider
-        return self.stream_window
-
     def hold(self, octets: int) -> None:
         """A message waits to be read."""
         self.unread += octets
@@ -95,7 +81,6 @@ class StreamKeeper(FrameReader):
             return
         stream.is_gone = True
         stream.drop_pending()
-        self._wide_octets -= stream.window - self.stream_window_first
         if stream.unread:
             octets, stream.unread = stream.unread, 0
             self.release(octets)
