@@ -8,10 +8,9 @@ The rule, for small messages:
    work in turn. So that is then sent in two halves, and the broker works on one while the client
    makes the other.
 3. Beside one call in flight another is sent as soon as half as much waits for it.
-4. A second call must be worth its price. Either its rows have 16 messages on average: with fewer,
-   each topic would get more and smaller rows. Or it has 48 messages or more that are nearly all
-   alone in their rows: these cannot become smaller. Where each answer waits for the disk or a
-   replica, there is no second call: two would wait for twice as many flushes.
+4. A second call must be worth its price: it has 48 messages, or its rows have 16 on average. Where
+   each answer waits for the disk or a replica, there is no second call: two would wait for twice
+   as many flushes.
 
 Where 256 KiB wait, the bytes are the main cost: such calls are sent beside one another, and twice
 as many go in two halves.
@@ -41,14 +40,14 @@ SMALL_CALLS_MAX: Final = 2
 ROW_MESSAGES_MIN: Final = 16
 """A second call is worth its price with so many messages in each row, on average."""
 
-SINGLES_MIN: Final = 48
-"""So many messages that are nearly all alone in their rows are worth a second call, too. Without it
-client and broker work in turn where many topics have a message each under way."""
+CALL_MESSAGES_MIN: Final = 48
+"""So many messages are worth it however small their rows are. Without it, client and broker work in
+turn where many topics have few messages each under way."""
 
 
 def is_worth_a_call(count: int, row_count: int) -> bool:
     """Whether so many messages in so many rows are worth a second call beside the first."""
-    return count >= ROW_MESSAGES_MIN * max(1, row_count) or SINGLES_MIN <= count < 2 * row_count
+    return count >= min(CALL_MESSAGES_MIN, ROW_MESSAGES_MIN * max(1, row_count))
 
 
 @dataclass(slots=True, eq=False)
