@@ -59,10 +59,10 @@ the first batches in a row to a topic are divided among its queues, so that all 
 group get some, and here no topic gets many in a row. With `spread_count=0`, which sends a batch to
 one queue, 256 topics took 0.97 times as many messages a second as one topic.
 
-**Sends one at a time** were measured when calls cost more than they do now, and with a client
-that kept a core busy while it waited for the answer, which ours no longer does. All figures are of
-the dates below: gRPC's transport and the path of a batch have changed since, and a new run measures
-Kafka 4.4.
+**What is older.** Rows beside RocketMQ's Java client and its proxy, bare gRPC and ourselves with one
+topic are of November 30, in three pairs. All others are of the dates below: gRPC's transport and
+the path of a batch have changed since, and a new run measures Kafka 4.4. Since November 30, calls
+beside one another carry small rows of many topics, too, which is not in the rows of 256 topics.
 
 To repeat everything, run `make bench-peers`, which takes less than seventy-five minutes, or `make
 bench-peers QUICK=1`, which takes five. `make bench-peers ONLY="kafka latency"` runs some peers
