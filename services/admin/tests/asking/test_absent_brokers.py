@@ -69,7 +69,7 @@ async def warnings(capfd):
             await server.start()
             servers.append(server)
         async with ClusterDoors(addresses[0]) as first:
-            listed = await first.primaries()
+            listed = [broker.broker_name for broker in await first.primaries()]
         async with ClusterDoors(",".join(addresses)) as doors:
             await warn_of_absent(doors, listed)
         return addresses, capfd.readouterr().err.splitlines()

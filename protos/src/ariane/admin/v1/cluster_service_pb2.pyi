@@ -215,7 +215,9 @@ class ClusterBroker(_message.Message):
     """Clients attached."""
     @_builtins.property
     def liveness(self) -> _route_pb2.BrokerLiveness:
-        """What name servers know of it."""
+        """What the first name server that has it knows of it; `write_wiped` also where only another one
+        keeps its write permission back.
+        """
 
     @_builtins.property
     def store(self) -> _broker_service_pb2.StoreState:

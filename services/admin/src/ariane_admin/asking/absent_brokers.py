@@ -16,7 +16,6 @@ from typing import Final, NamedTuple
 from ariane.namesrv.v1.maintenance_service_pb2 import ListKeyValuesRequest
 from ariane_admin.asking.cluster_doors import PRIMARY_ID, ClusterDoors, all_pages
 from ariane_admin.terminal.client_warnings import say_warning
-from ariane_sdk import LiveBroker
 from ariane_sdk.errors import CallError
 
 ASK_SECONDS_MAX: Final = 1.0
@@ -37,14 +36,14 @@ class _Traces(NamedTuple):
     """Orders of queues, by topic."""
 
 
-async def warn_of_absent(doors: ClusterDoors, listed: Iterable[LiveBroker]) -> None:
+async def warn_of_absent(doors: ClusterDoors, listed: Iterable[str]) -> None:
     """Warn of each broker that is missing in a list and known to a name server.
 
     Args:
         doors: Connections to the name servers, each of which is asked.
-        listed: The brokers of the list.
+        listed: The names of the brokers of the list.
     """
-    known = {broker.broker_name for broker in listed}
+    known = set(listed)
     answers = await asyncio.gather(*(_traces(doors, address) for address in doors.name_servers))
     heard_at = {name: traces.address for traces in reversed(answers) for name in traces.heard}
     for name in sorted(heard_at.keys() - known):

@@ -62,7 +62,8 @@ class Questions(ServicersHere):
 
     async def warn_of_absent(self) -> None:
         """Warn of each broker that lists lack because the name server in use does not know it."""
-        await warn_of_absent(self.doors, await self.doors.primaries())
+        listed = {broker.broker_name for broker in await self.doors.primaries()}
+        await warn_of_absent(self.doors, listed)
 
     async def group(self, name: str) -> ClusterGroup:
         """A consumer group.

@@ -9,6 +9,7 @@ from typing import Final
 
 from ariane.broker.v1.pull_service_pb2 import ListQueueBoundsRequest, ListQueueBoundsResponse
 from ariane.broker.v1.topic_service_pb2 import ListTopicsRequest, Topic
+from ariane_admin.asking.answers import Answers
 from ariane_admin.asking.cluster_doors import (
     CALL_SECONDS_MAX,
     ClusterDoors,
@@ -16,7 +17,6 @@ from ariane_admin.asking.cluster_doors import (
     answer_to_question,
     broker_peer,
 )
-from ariane_admin.asking.partial_answers import PartialAnswers
 from ariane_sdk import LiveBroker, MessageQueue, QueueLag
 from ariane_sdk.errors import TopicNotFound
 
@@ -68,7 +68,7 @@ def traffic_between(before: Look, after: Look) -> Traffic:
     return Traffic(seconds, dict(sent), dict(consumed))
 
 
-async def look_at(doors: ClusterDoors, answers: PartialAnswers, at_s: float) -> Look:
+async def look_at(doors: ClusterDoors, answers: Answers, at_s: float) -> Look:
     """Look at all topics and groups of the brokers that answer.
 
     Raises:

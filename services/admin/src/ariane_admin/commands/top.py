@@ -11,10 +11,9 @@ from typing import Final
 
 import click
 
-from ariane_admin.asking.cluster_doors import ClusterDoors
 from ariane_admin.asking.connection import run_async
 from ariane_admin.asking.options import question_options
-from ariane_admin.asking.partial_answers import PartialAnswers
+from ariane_admin.asking.questions import questions
 from ariane_admin.asking.traffic import Look, Traffic, look_at, traffic_between
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_admin.terminal.output import Output, Row
@@ -68,15 +67,15 @@ def top(
 async def _watch(
     name_servers: str, interval_s: float, count: int | None, rows_max: int, output: Output
 ) -> ExitStatus:
-    async with ClusterDoors(name_servers) as doors:
-        answers = PartialAnswers(await doors.primaries())
-        before = await look_at(doors, answers, time.monotonic())
+    async with questions(name_servers) as asked:
+        answers = await asked.access.answers()
+        before = await look_at(asked.doors, answers, time.monotonic())
         for _ in range(count) if count else numbers():
             await asyncio.sleep(interval_s)
-            after = await look_at(doors, answers, time.monotonic())
+            after = await look_at(asked.doors, answers, time.monotonic())
             _write(after, traffic_between(before, after), rows_max, output)
             before = after
-        return answers.status
+        return asked.status
 
 
 def _write(now: Look, traffic: Traffic, rows_max: int, output: Output) -> None:

@@ -264,7 +264,11 @@ class ClusterServicer(ClusterServiceServicer):
         return found
 
     async def _liveness(self, cluster_name: str) -> list[BrokerLiveness]:
-        """The brokers in name servers; each entry is from the first name server that has it."""
+        """The brokers in name servers; each entry is from the first name server that has it.
+
+        ``write_wiped`` is true if any of them keeps the write permission back: one that was away
+        has missed the drain.
+        """
         answers = await asyncio.gather(
             *(self._doors.known_to(address) for address in self._doors.name_servers),
             return_exceptions=True,
@@ -278,7 +282,8 @@ class ClusterServicer(ClusterServiceServicer):
                 raise answer
             else:
                 for one in answer:
-                    known.setdefault(_place(one), one)
+                    found = known.setdefault(_place(one), one)
+                    found.write_wiped = found.write_wiped or one.write_wiped
         if failures and len(failures) == len(answers):
             raise NameServersUnreachable(f"no name server answered: {failures[0]}")
         return [

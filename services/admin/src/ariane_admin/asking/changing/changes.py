@@ -174,7 +174,7 @@ def required(outcomes: Sequence[BrokerOutcome]) -> None:
 
 
 def error_of(status: Status) -> CallError:
-    """Convert the error of a part of a change to an error of the client."""
+    """Convert the error of a part of an answer to an error of the client."""
     return error_from_status(status, peer="")
 
 

@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-import asyncio
+from datetime import UTC
 
 import click
 
 from ariane.admin.v1.cluster_service_pb2 import (
+    ClusterBroker,
     DrainBrokerRequest,
     DrainBrokerResponse,
+    GetBrokerRequest,
+    ListBrokersRequest,
     RestoreBrokerRequest,
     RestoreBrokerResponse,
 )
-from ariane.broker.v1.broker_service_pb2 import GetBrokerStateRequest, GetBrokerStateResponse
-from ariane.common.v1.process_service_pb2 import ListProcessSettingsRequest, ProcessSetting
-from ariane.namesrv.v1.route_pb2 import BrokerLiveness
+from ariane.admin.v1.setting_service_pb2 import ListSettingsRequest
+from ariane.broker.v1.broker_service_pb2 import GetBrokerStateResponse
+from ariane.common.v1.process_service_pb2 import ProcessSetting
 from ariane_admin.asking.absent_brokers import warn_of_absent
 from ariane_admin.asking.changing import broker_maintenance
-from ariane_admin.asking.changing.changes import AdminChoice, change_options, changed
-from ariane_admin.asking.cluster_doors import (
-    CALL_SECONDS_MAX,
-    ClusterDoors,
-    answer_to_question,
-    broker_peer,
-)
+from ariane_admin.asking.changing.changes import AdminChoice, change_options, changed, error_of
+from ariane_admin.asking.cluster_doors import ClusterDoors
 from ariane_admin.asking.connection import run_async
 from ariane_admin.asking.options import question_options
+from ariane_admin.asking.questions import questions
 from ariane_admin.errors import CommandFailed, say_error
 from ariane_admin.terminal.client_warnings import say_warning
 from ariane_admin.terminal.confirmation import confirm, dry_run_option, yes_option
@@ -34,8 +33,6 @@ from ariane_admin.terminal.exits import ExitStatus
 from ariane_admin.terminal.output import Output, Part, Row
 from ariane_admin.terminal.progress import progress
 from ariane_admin.times import moment_text
-from ariane_sdk import LiveBroker
-from ariane_sdk.errors import CallError
 
 
 @click.command("list")
@@ -47,8 +44,7 @@ def list_brokers(*, name_servers: str, output: Output) -> int:
     its write permission from routes (ariane broker drain). "Stored since start" counts the messages
     that it has stored since its process started. A warning names each broker that does
     not answer; it is listed as the name servers know it, and the exit status is 3. A warning also
-    names brokers that are not registered but still known to another name server or part of a queue
-    order (ariane topic order).
+    names brokers that are not registered but still part of a queue order (ariane topic order).
 
     \b
     Example:
@@ -56,15 +52,12 @@ def list_brokers(*, name_servers: str, output: Output) -> int:
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
 
     async def ask() -> list[Row]:
-        async with ClusterDoors(name_servers) as doors:
-            brokers = await doors.registered()
-            await warn_of_absent(doors, brokers)
-            wiped = await _wiped_names(doors)
-            return list(
-                await asyncio.gather(
-                    *(_row(doors, one, wiped=one.broker_name in wiped) for one in brokers)
-                )
-            )
+        async with questions(name_servers) as asked:
+            await asked.doors.registered()  # Refuses what is no cluster.
+            brokers = (await asked.cluster.ListBrokers(ListBrokersRequest())).brokers
+            listed = {one.liveness.identity.broker_name for one in brokers}
+            await warn_of_absent(asked.doors, listed)
+            return list(map(_row, brokers))
 
     rows = run_async(ask())
     silent = [row["error"] for row in rows if row["error"] is not None]
@@ -94,12 +87,19 @@ def show(*, name: str, settings: bool, name_servers: str, output: Output) -> Non
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
 
     async def ask() -> tuple[Row, list[Row], list[Row]]:
-        async with ClusterDoors(name_servers) as doors:
-            [found] = await doors.primaries([name])
-            state = await _state(doors, found)
-            wiped = name in await _wiped_names(doors)
-            listed = await _settings(doors, found) if settings else []
-            return _state_row(found, state, wiped=wiped), _level_rows(state), listed
+        async with questions(name_servers) as asked:
+            await asked.doors.registered()  # Refuses what is no cluster.
+            answer = await asked.cluster.GetBroker(GetBrokerRequest(broker_name=name))
+            found = answer.broker
+            if found.HasField("error"):
+                raise error_of(found.error)
+            listed: list[Row] = []
+            if settings:
+                address = found.liveness.identity.address
+                request = ListSettingsRequest(service="broker", address=address)
+                kept = (await asked.settings.ListSettings(request)).settings
+                listed = [_setting_row(each.setting) for each in kept]
+            return _state_row(found), _level_rows(found.state), listed
 
     row, levels, listed = run_async(ask())
     parts: dict[str, Part] = {
@@ -215,77 +215,49 @@ def _write(
         )
 
 
-async def _row(doors: ClusterDoors, found: LiveBroker, *, wiped: bool) -> Row:
-    known = {
-        "cluster": found.cluster_name,
-        "broker": found.broker_name,
-        "id": found.broker_id,
-        "address": found.address,
-        "zone": found.zone,
-        "topics": found.topic_count,
-        "last_heard": found.last_heard_time.isoformat(timespec="seconds"),
-        "wiped": wiped,
+def _known_row(found: ClusterBroker) -> Row:
+    """What name servers know of a broker."""
+    identity = found.liveness.identity
+    return {
+        "cluster": identity.cluster_name,
+        "broker": identity.broker_name,
+        "id": identity.broker_id,
+        "address": identity.address,
+        "zone": identity.zone,
+        "wiped": found.liveness.write_wiped,
     }
-    try:
-        state = await _state(doors, found)
-    except CallError as error:
+
+
+def _row(found: ClusterBroker) -> Row:
+    heard = found.liveness.last_heard_time.ToDatetime(UTC)
+    known = {
+        **_known_row(found),
+        "topics": found.liveness.topic_count,
+        "last_heard": heard.isoformat(timespec="seconds"),
+    }
+    if found.HasField("error"):
         unknown = {"version": None, "writable": None, "disk": "not reached"}
         unknown["stored_since_start"] = None
-        return {**known, **unknown, "error": reasoned(error)}
+        return {**known, **unknown, "error": reasoned(error_of(found.error))}
     return {
         **known,
-        "version": state.version,
-        "writable": state.writable,
-        "disk": f"{state.store.disk_used_ratio:.0%}",
-        "stored_since_start": state.statistics.stored_message_count,
+        "version": found.version,
+        "writable": found.writable,
+        "disk": f"{found.store.disk_used_ratio:.0%}",
+        "stored_since_start": found.state.statistics.stored_message_count,
         "error": None,
     }
 
 
-async def _state(doors: ClusterDoors, found: LiveBroker) -> GetBrokerStateResponse:
-    call = doors.brokers(found.address).GetBrokerState(
-        GetBrokerStateRequest(), timeout=CALL_SECONDS_MAX
-    )
-    return await answer_to_question(call, broker_peer(found))
-
-
-async def _settings(doors: ClusterDoors, found: LiveBroker) -> list[Row]:
-    call = doors.processes(found.address).ListProcessSettings(
-        ListProcessSettingsRequest(), timeout=CALL_SECONDS_MAX
-    )
-    answer = await answer_to_question(call, broker_peer(found))
-    return [_setting_row(setting) for setting in answer.settings]
-
-
-async def _wiped_names(doors: ClusterDoors) -> frozenset[str]:
-    """Names of brokers whose write permission some name server keeps back."""
-
-    async def ask(address: str) -> list[BrokerLiveness]:
-        try:
-            return await doors.known_to(address)
-        except CallError:
-            # Another one has answered, or there were no brokers to ask about.
-            return []
-
-    answers = await asyncio.gather(*map(ask, doors.name_servers))
-    return frozenset(
-        one.identity.broker_name for brokers in answers for one in brokers if one.write_wiped
-    )
-
-
-def _state_row(found: LiveBroker, state: GetBrokerStateResponse, *, wiped: bool) -> Row:
+def _state_row(found: ClusterBroker) -> Row:
+    state = found.state
     store, statistics, delayed = state.store, state.statistics, state.delayed_messages
     mean_ms = delayed.lateness_duration.ToMilliseconds() / max(1, delayed.measured_count)
     return {
-        "cluster": found.cluster_name,
-        "broker": found.broker_name,
-        "id": found.broker_id,
-        "address": found.address,
-        "zone": found.zone,
+        **_known_row(found),
         "version": state.version,
         "start_time": moment_text(state, "start_time"),
         "writable": state.writable,
-        "wiped": wiped,
         "refusal": store.refusal,
         "flush_mode": store.flush_mode,
         "disk_used": f"{store.disk_used_ratio:.1%}",
