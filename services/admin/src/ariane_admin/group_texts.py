@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 from ariane.admin.v1 import group_service_pb2 as group_pb
-from ariane.broker.v1.client_service_pb2 import GroupMember
+from ariane.broker.v1.client_service_pb2 import Membership
 from ariane_admin.times import moment_text
 from ariane_record.names import retry_topic
 
@@ -45,11 +46,17 @@ def paused_on(group: group_pb.ClusterGroup) -> Sequence[str]:
     return sorted(each.broker_name for each in group.placements if not each.group.consume_enabled)
 
 
-def subscriptions_of(member: GroupMember) -> Mapping[str, str]:
+def pause_warning(group: str, brokers: Sequence[str]) -> str:
+    """What a command says of a group that is paused on some brokers."""
+    return (
+        f"group {group} is paused on {', '.join(brokers)}: its members get no messages from there"
+        f" until ariane group resume {shlex.quote(group)}"
+    )
+
+
+def subscriptions_of(membership: Membership) -> Mapping[str, str]:
     """The filter of each subscribed topic, without the retry topic that all members have."""
-    returning = retry_topic(member.membership.consumer_group)
+    returning = retry_topic(membership.consumer_group)
     return {
-        each.topic: each.filter.text
-        for each in member.membership.subscriptions
-        if each.topic != returning
+        each.topic: each.filter.text for each in membership.subscriptions if each.topic != returning
     }

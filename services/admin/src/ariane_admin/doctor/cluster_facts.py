@@ -15,6 +15,7 @@ from ariane.broker.v1.client_service_pb2 import (
     ListSubscriptionConflictsRequest,
     SubscriptionConflict,
 )
+from ariane.broker.v1.group_service_pb2 import ListConsumerGroupsRequest
 from ariane.common.v1.process_service_pb2 import GetProcessStateRequest, ProcessState
 from ariane.namesrv.v1.route_pb2 import AwayBroker, BrokerIdentity, BrokerLiveness, RefusedBroker
 from ariane.namesrv.v1.route_service_pb2 import ListBrokersRequest
@@ -31,7 +32,6 @@ from ariane_admin.asking.cluster_doors import (
     all_pages,
     answer_of,
 )
-from ariane_admin.asking.paused_groups import paused_groups_at
 from ariane_admin.doctor.gateway_facts import GatewayFacts, ask_gateways
 from ariane_admin.doctor.member_facts import MemberFacts, ask_members, attached_clients
 from ariane_sdk import QueueLag
@@ -218,7 +218,7 @@ async def _ask_broker(
         state = await answer_of(call, peer)
         conflicts = await _conflicts(doors, address, peer)
         replica_set = await _replica_set(doors, address, peer)
-        paused = await paused_groups_at(doors, identity)
+        paused = await _paused_groups(doors, address, peer)
     except CallError as error:
         return BrokerFacts(identity, str(error))
     return BrokerFacts(identity, "", process, state, conflicts, replica_set, paused)
@@ -251,6 +251,16 @@ async def _conflicts(
         ListSubscriptionConflictsRequest(),
         lambda page: page.conflicts,
     )
+
+
+async def _paused_groups(doors: ClusterDoors, address: str, peer: str) -> Sequence[str]:
+    groups = await all_pages(
+        peer,
+        doors.groups(address).ListConsumerGroups,
+        ListConsumerGroupsRequest(),
+        lambda page: page.groups,
+    )
+    return [group.consumer_group for group in groups if not group.consume_enabled]
 
 
 async def _replica_set(

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from google.protobuf.duration_pb2 import Duration
@@ -40,24 +43,18 @@ class ClientServicer(ClientServiceServicer):
     def __init__(self, cluster: ClusterAccess) -> None:
         self._cluster = cluster
         self._doors = cluster.doors
+        self._known: _Attached | None = None
 
     async def before(self, method: str, request: Any) -> client_pb.ClusterClient | None:
         """The client as it is before it is disconnected."""
-        answers = await self._cluster.answers()
-        return (await _attached_clients(self._doors, answers)).get(request.client_id)
+        return (await self._attached()).clients.get(request.client_id)
 
     async def ListClients(
         self, request: client_pb.ListClientsRequest, context: _Context
     ) -> client_pb.ListClientsResponse:
         """List clients, by client id."""
-        names = [request.broker_name] if request.broker_name else []
-        answers = self._cluster.asking(await self._doors.primaries(names))
-        clients = await _attached_clients(
-            self._doors,
-            answers,
-            consumer_group=request.consumer_group,
-            producer_group=request.producer_group,
-        )
+        attached = await self._attached(request.broker_name)
+        clients = attached.of(request.consumer_group, request.producer_group)
         page = self._cluster.page(
             sorted(clients),
             lambda client_id: (client_id,),
@@ -67,7 +64,7 @@ class ClientServicer(ClientServiceServicer):
         return client_pb.ListClientsResponse(
             clients=(clients[client_id] for client_id in page.entries),
             next_page_token=page.next_page_token,
-            silent_brokers=self._cluster.silent(answers),
+            silent_brokers=self._cluster.silent(attached.answers),
         )
 
     async def ListProducers(
@@ -94,8 +91,8 @@ class ClientServicer(ClientServiceServicer):
         self, request: client_pb.GetClientStateRequest, context: _Context
     ) -> client_pb.GetClientStateResponse:
         """Ask a client for its present state."""
-        answers = await self._cluster.answers()
-        client = (await _attached_clients(self._doors, answers)).get(request.client_id)
+        attached = await self._attached()
+        answers, client = attached.answers, attached.clients.get(request.client_id)
         if client is None:
             raise _not_attached(request.client_id)
         [broker] = [b for b in answers.brokers if b.broker_name == client.broker_names[0]]
@@ -133,6 +130,61 @@ class ClientServicer(ClientServiceServicer):
             raise _not_attached(request.client_id)
         return client_pb.DisconnectClientResponse(outcomes=known)
 
+    async def _attached(self, broker_name: str = "") -> _Attached:
+        """The clients of all brokers, or of one.
+
+        Where lists come whole, all brokers are asked once: a list and the states of its clients
+        belong together.
+        """
+        if self._known is not None and not broker_name:
+            return self._known
+        names = [broker_name] if broker_name else []
+        answers = self._cluster.asking(await self._doors.primaries(names))
+
+        async def at(broker: LiveBroker) -> tuple[str, list[broker_pb.AttachedClient]]:
+            asked, stub = broker_pb.ListClientsRequest(), self._doors.clients(broker.address)
+            found = await all_pages(broker, stub.ListClients, asked, lambda page: page.clients)
+            return broker.broker_name, found
+
+        attached = _Attached(answers, await answers.ask(at))
+        if self._cluster.whole_lists and not broker_name:
+            self._known = attached
+        return attached
+
+
+@dataclass(frozen=True)
+class _Attached:
+    """Attached clients, as brokers know them."""
+
+    answers: Answers
+    """The brokers that were asked, and those of them that were silent."""
+    by_broker: Sequence[tuple[str, Sequence[broker_pb.AttachedClient]]]
+    """The clients of each broker that has answered, with its name."""
+
+    @cached_property
+    def clients(self) -> Mapping[str, client_pb.ClusterClient]:
+        """All by client id."""
+        return self.of()
+
+    def of(
+        self, consumer_group: str = "", producer_group: str = ""
+    ) -> Mapping[str, client_pb.ClusterClient]:
+        """By client id, each with the names of the brokers that it is attached to.
+
+        Args:
+            consumer_group: Only members of this group; empty for all.
+            producer_group: Only producers of this group; empty for all.
+        """
+        clients: dict[str, client_pb.ClusterClient] = {}
+        for broker_name, found in self.by_broker:
+            for client in found:
+                if _is_in(client.hello, consumer_group, producer_group):
+                    entry = clients.setdefault(
+                        client.hello.client_id, client_pb.ClusterClient(client=client)
+                    )
+                    entry.broker_names.append(broker_name)
+        return clients
+
 
 def _not_attached(client_id: str) -> ServiceError:
     return ServiceError(
@@ -140,39 +192,6 @@ def _not_attached(client_id: str) -> ServiceError:
         f"no broker that answers has client {client_id!r}",
         {"client_id": client_id},
     )
-
-
-async def _attached_clients(
-    doors: ClusterDoors, answers: Answers, *, consumer_group: str = "", producer_group: str = ""
-) -> dict[str, client_pb.ClusterClient]:
-    """The clients by client id, each with the names of the brokers that it is attached to.
-
-    Args:
-        doors: Connections to the brokers.
-        answers: The brokers to ask; records silent ones.
-        consumer_group: Only members of this group; empty for all.
-        producer_group: Only producers of this group; empty for all.
-
-    Raises:
-        CallError: As ``Answers.ask``.
-    """
-
-    async def at(broker: LiveBroker) -> tuple[str, list[broker_pb.AttachedClient]]:
-        stub = doors.clients(broker.address)
-        found = await all_pages(
-            broker, stub.ListClients, broker_pb.ListClientsRequest(), lambda page: page.clients
-        )
-        return broker.broker_name, found
-
-    clients: dict[str, client_pb.ClusterClient] = {}
-    for broker_name, found in await answers.ask(at):
-        for client in found:
-            if _is_in(client.hello, consumer_group, producer_group):
-                entry = clients.setdefault(
-                    client.hello.client_id, client_pb.ClusterClient(client=client)
-                )
-                entry.broker_names.append(broker_name)
-    return clients
 
 
 def _is_in(hello: broker_pb.ClientHello, consumer_group: str, producer_group: str) -> bool:

@@ -9,7 +9,6 @@ from ariane.admin.v1.lag_service_pb2 import ListQueueLagsRequest
 from ariane_admin.asking.connection import run_async
 from ariane_admin.asking.options import count_option, question_options
 from ariane_admin.asking.partial_answers import marked_row, write_rows
-from ariane_admin.asking.paused_groups import pause_warning
 from ariane_admin.asking.questions import answered, questions
 from ariane_admin.commands.group.group_rows import (
     conflict_row,
@@ -18,7 +17,7 @@ from ariane_admin.commands.group.group_rows import (
     lag_row,
     member_row,
 )
-from ariane_admin.group_texts import query_text
+from ariane_admin.group_texts import pause_warning, query_text
 from ariane_admin.terminal.client_warnings import say_warning
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_admin.terminal.output import Output, first_of

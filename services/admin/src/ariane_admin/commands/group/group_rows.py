@@ -64,7 +64,7 @@ def member_row(member: client_pb.GroupMember) -> dict[str, Any]:
         "address": member.address,
         "model": _MODELS.get(member.membership.model, "clustering"),
         "away": member.away,
-        "subscriptions": subscriptions_of(member),
+        "subscriptions": subscriptions_of(member.membership),
     }
 
 

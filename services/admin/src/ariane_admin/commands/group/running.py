@@ -5,37 +5,30 @@ from __future__ import annotations
 import asyncio
 import shlex
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import click
-from google.protobuf.duration_pb2 import Duration
 
-from ariane.broker.v1.client_question_pb2 import ClientState
-from ariane.broker.v1.client_service_pb2 import GetClientStateRequest
-from ariane_admin.asking.cluster_doors import (
-    CALL_SECONDS_MAX,
-    ClusterDoors,
-    answer_to_question,
-    broker_peer,
+from ariane.admin.v1.client_service_pb2 import (
+    ClusterClient,
+    GetClientStateRequest,
+    ListClientsRequest,
 )
+from ariane.broker.v1.client_question_pb2 import ClientState
 from ariane_admin.asking.connection import run_async
 from ariane_admin.asking.options import question_options
-from ariane_admin.asking.paused_groups import pause_warning, paused_groups
 from ariane_admin.asking.questions import Questions, questions
 from ariane_admin.errors import CommandFailed
+from ariane_admin.group_texts import pause_warning, paused_on, subscriptions_of
 from ariane_admin.terminal.client_warnings import say_warning
 from ariane_admin.terminal.error_statuses import line_of
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_admin.terminal.output import Output, Part, Row
 from ariane_admin.times import moment_text
-from ariane_sdk import GroupMember, LiveBroker
 from ariane_sdk.errors import CallError
 
 if TYPE_CHECKING:
     from ariane.broker.v1.client_question_pb2 import ClientQueueState
-
-ANSWER_SECONDS_MAX: Final = 3
-"""How long a member has to say what it is at."""
 
 ASKED_TOGETHER_MAX: Final = 32
 
@@ -45,11 +38,6 @@ _QUEUE_COLUMNS: Final = (
     *("topic", "broker", "queue_id", "consumer_offset", "next_pull_offset", "in_flight"),
     *("waiting", "bytes", "oldest", "since_pull_ms", "since_delivery_ms", "paused"),
 )
-
-
-class _Found(NamedTuple):
-    member: GroupMember
-    broker: LiveBroker
 
 
 @click.command("running")
@@ -76,18 +64,18 @@ def running(
       ariane group running billing --member 10.0.0.7@4242#1f3c --stacks -o json
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
 
-    async def ask() -> tuple[Questions, list[Row], Sequence[str]]:
+    async def ask() -> tuple[Questions, Sequence[Row], Sequence[str]]:
         async with questions(name_servers) as asked:
+            group = await asked.group(name)
             wanted = await _members(asked, name, client_id)
             turns = asyncio.Semaphore(ASKED_TOGETHER_MAX)
 
-            async def ask_member(one: _Found) -> Row:
+            async def ask_member(one: ClusterClient) -> Row:
                 async with turns:
-                    return await _state_row(asked.doors, one, with_stacks=stacks)
+                    return await _state_row(asked, name, one, with_stacks=stacks)
 
-            answers = await asked.access.answers()
-            paused = (await paused_groups(asked.doors, answers)).get(name, ())
-            return asked, list(await asyncio.gather(*map(ask_member, wanted))), paused
+            rows = await asyncio.gather(*map(ask_member, wanted))
+            return asked, rows, paused_on(group)
 
     asked, rows, paused = run_async(ask())
     if output.for_programs:
@@ -105,43 +93,33 @@ def running(
     return ExitStatus.UNREACHABLE if errors else asked.status
 
 
-async def _members(asked: Questions, name: str, client_id: str) -> Sequence[_Found]:
-    """The live members by client id, or one of them, each with a broker that it is attached to."""
-
-    async def at(broker: LiveBroker) -> list[_Found]:
-        only = [broker.broker_name]
-        members = await asked.doors.client.list_members(name, broker_names=only)
-        return [_Found(member, broker) for member in members]
-
-    answers = await (await asked.access.answers()).ask(at)
-    found = {one.member.client_id: one for each in answers for one in each}
-    if not found:
-        await asked.group(name)
-    if client_id and client_id not in found:
+async def _members(asked: Questions, name: str, client_id: str) -> Sequence[ClusterClient]:
+    """The live members by client id, or one of them."""
+    answer = await asked.clients.ListClients(ListClientsRequest(consumer_group=name))
+    found = [one for one in answer.clients if client_id in {"", one.client.hello.client_id}]
+    if client_id and not found:
         raise CommandFailed(
             f"group {name} has no live member {client_id!r}; ariane group show {shlex.quote(name)}"
             " lists them",
             ExitStatus.UNREACHABLE if asked.unanswered else ExitStatus.NOT_FOUND,
         )
-    return [found[one] for one in sorted(found) if client_id in {"", one}]
+    return found
 
 
-async def _state_row(doors: ClusterDoors, one: _Found, *, with_stacks: bool) -> Row:
+async def _state_row(
+    asked: Questions, group: str, member: ClusterClient, *, with_stacks: bool
+) -> Row:
     """What a member says, or why it did not."""
-    member, broker = one
+    hello = member.client.hello
+    membership = next(each for each in hello.memberships if each.consumer_group == group)
     row = {
-        "client_id": member.client_id,
-        "address": member.address,
-        "subscriptions": dict(member.subscriptions),
+        "client_id": hello.client_id,
+        "address": member.client.address,
+        "subscriptions": subscriptions_of(membership),
     }
-    request = GetClientStateRequest(
-        client_id=member.client_id,
-        wait_duration=Duration(seconds=ANSWER_SECONDS_MAX),
-        with_stacks=with_stacks,
-    )
-    call = doors.clients(broker.address).GetClientState(request, timeout=CALL_SECONDS_MAX)
+    request = GetClientStateRequest(client_id=hello.client_id, with_stacks=with_stacks)
     try:
-        state = (await answer_to_question(call, broker_peer(broker))).state
+        state = (await asked.clients.GetClientState(request)).state
     except CallError as error:
         return {**row, "error": line_of(error), **_of_state(None)}
     return {**row, "error": None, **_of_state(state)}

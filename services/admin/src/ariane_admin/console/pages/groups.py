@@ -213,7 +213,7 @@ def _members(answer: group_pb.ListGroupMembersResponse) -> Table:
             Cell(
                 ", ".join(
                     f"{topic} {text}".strip()
-                    for topic, text in subscriptions_of(each.member).items()
+                    for topic, text in subscriptions_of(each.member.membership).items()
                 )
             ),
             number(len(each.assignment)),
