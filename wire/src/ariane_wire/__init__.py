@@ -4,6 +4,7 @@ Drop-in for ``grpc.aio``: generated code works unchanged, and status codes, erro
 metadata and abstract classes are grpcio's.
 """
 
+import ariane_wire.server  # noqa: F401 - loaded later, it would hide the function of that name.
 from ariane_wire.client.channel import Channel
 from ariane_wire.client.metadata_channel import MetadataChannel
 from ariane_wire.client.opening import CheckServer, OpenConnection, Opening

@@ -18,11 +18,9 @@ import re
 import socket
 from collections.abc import Sequence
 from concurrent.futures import Future
-from http.client import HTTPException
 from pathlib import Path
 from threading import Thread
 from typing import Final
-from urllib.request import ProxyHandler, build_opener
 
 READ_S_MAX: Final = 3.0
 """How long one source may take."""
@@ -126,6 +124,10 @@ async def _resolved(address: str) -> tuple[str, ...]:
 
 
 def _fetched(url: str) -> str:
+    # Few clients have such a source: the others need not load this at their start.
+    from http.client import HTTPException  # noqa: PLC0415
+    from urllib.request import ProxyHandler, build_opener  # noqa: PLC0415
+
     # No proxy from the environment, as for calls.
     opener = build_opener(ProxyHandler({}))
     try:

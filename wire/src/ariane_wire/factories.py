@@ -1,9 +1,13 @@
-"""How servers and channels are made: with the arguments of ``grpc.aio``."""
+"""How servers and channels are made: with the arguments of ``grpc.aio``.
+
+What only servers need is loaded when the first one is made: most programs are clients.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from random import Random
+from typing import TYPE_CHECKING
 
 import grpc
 from grpc import aio
@@ -17,10 +21,11 @@ from ariane_wire.options import (
     channel_options,
     server_options,
 )
-from ariane_wire.server.server import Server
-from ariane_wire.transport.listening import MachinePorts
-from ariane_wire.transport.ports import Ports
 from ariane_wire.transport.tls import Credentials, checked
+
+if TYPE_CHECKING:
+    from ariane_wire.server.server import Server
+    from ariane_wire.transport.ports import Ports
 
 
 def server(
@@ -50,6 +55,9 @@ def server(
     Raises:
         ValueError: An option or interceptor is none.
     """
+    from ariane_wire.server.server import Server  # noqa: PLC0415 - see above.
+    from ariane_wire.transport.listening import MachinePorts  # noqa: PLC0415 - see above.
+
     return Server(
         handlers,
         interceptors,
