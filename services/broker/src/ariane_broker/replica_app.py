@@ -26,7 +26,7 @@ from ariane_broker.read.topic_retention import HIDING_S, TopicRetention
 from ariane_broker.replication.database_row import SCHEMA, DatabaseRow
 from ariane_broker.replication.log_taker import LogTaker
 from ariane_broker.replication.operating import ReplicaOperations, SetStatus
-from ariane_broker.replication.replica_set import Wish
+from ariane_broker.replication.replica_set import BrokerWish
 from ariane_broker.replication.room import Elected
 from ariane_broker.replication.state_copies import StateCopies
 from ariane_broker.replication.store_mark import StoreMark
@@ -276,7 +276,9 @@ def _standings(
     def make(address: str, may_lack_end: bool) -> Standing:
         return Standing(
             row,
-            Member(settings.broker_id, address, Wish(settings.primary_preference, settings.zone)),
+            Member(
+                settings.broker_id, address, BrokerWish(settings.primary_preference, settings.zone)
+            ),
             OwnStore(
                 log=lambda: _own_log(log, settings.disk_force_ratio),
                 mark=mark,

@@ -3,10 +3,10 @@ import sys
 
 import pytest
 
+from ariane_broker.interest import Interest
 from ariane_broker.log.filtered_watches import FilteredWatches
 from ariane_broker.log.held_requests import HeldRequests
 from ariane_broker.queue_key import QueueKey
-from ariane_broker.wish import Wish
 from ariane_servicekit import ServiceError
 
 A, B = QueueKey("t", 0), QueueKey("t", 1)
@@ -49,8 +49,8 @@ async def test_who_wants_some_tags_is_woken_by_these(held):
     told = []
 
     def watch(name, *codes):
-        wish = Wish(frozenset(codes)) if codes else None
-        return held.watch({A: wish, B: None}, lambda: told.append(name))
+        interest = Interest(frozenset(codes)) if codes else None
+        return held.watch({A: interest, B: None}, lambda: told.append(name))
 
     watches = [watch("red", 1), watch("blue", 2, 1 << 30), watch("all")]
     for codes in ([1, 1], [3, 2], [0], None):
@@ -71,12 +71,12 @@ async def test_who_wants_some_tags_is_woken_by_these(held):
     assert (held._watches, held._tagged) == ({}, {})
 
 
-@pytest.mark.parametrize("wish", [None, Wish(frozenset([7]))])
-async def test_to_tell_a_reader_takes_a_few_lines(held, wish):
+@pytest.mark.parametrize("interest", [None, Interest(frozenset([7]))])
+async def test_to_tell_a_reader_takes_a_few_lines(held, interest):
     """All readers of a queue are told in one turn: as many as may wait (``held_pulls_max``)."""
 
     async def lines_of(readers):
-        waits = [asyncio.ensure_future(wait_for(held.watch({A: wish}))) for _ in range(readers)]
+        waits = [asyncio.ensure_future(wait_for(held.watch({A: interest}))) for _ in range(readers)]
         await asyncio.sleep(0)
         count = 0
 

@@ -13,7 +13,7 @@ from ariane_broker.read.replica_hints import (
 )
 from ariane_broker.replication.copies import Copies
 from ariane_broker.replication.primary import Primary
-from ariane_broker.replication.replica_set import ReadableReplica, Wish
+from ariane_broker.replication.replica_set import BrokerWish, ReadableReplica
 from ariane_record import BlockEncoder
 from ariane_storage import Store, StoreConfig
 
@@ -82,7 +82,7 @@ def test_a_replica_in_the_zone_of_the_reader_goes_first(store, record_bytes):
 
 def test_replicas_that_are_away_behind_or_not_in_sync_are_not_named(store, record_bytes):
     copies = Copies({1, 2, 3}, 0.0, flushed=False, behind_s_max=5)
-    addresses, wishes = {one: f"r:{one}" for one in range(5)}, {2: Wish(zone="north")}
+    addresses, wishes = {one: f"r:{one}" for one in range(5)}, {2: BrokerWish(zone="north")}
     reign = SimpleNamespace(replica_set=SimpleNamespace(addresses=addresses, wishes=wishes))
     primary = Primary(
         reign,

@@ -22,7 +22,7 @@ from ariane_broker.following.lost_end import LostEnd
 from ariane_broker.following.standing import Member, OwnLog, OwnStore, Standing
 from ariane_broker.replication.copies import Copies
 from ariane_broker.replication.reign import Reign
-from ariane_broker.replication.replica_set import Wish
+from ariane_broker.replication.replica_set import BrokerWish
 from ariane_broker.replication.shared_row import RowUnreachable
 from ariane_storage.log.epoch_history import EpochStart, common_end
 from services.broker.tests.replication.kept_marks import Kept, mark_of
@@ -131,7 +131,7 @@ class Node:
         self.following = None
         self.standing = Standing(
             WorldRow(self),
-            Member(self.id, f"node{self.id}", Wish(self.id % 2, "ab"[self.id // 2 % 2])),
+            Member(self.id, f"node{self.id}", BrokerWish(self.id % 2, "ab"[self.id // 2 % 2])),
             OwnStore(
                 log=self.own_log,
                 mark=self.found_mark(),

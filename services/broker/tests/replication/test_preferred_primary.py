@@ -6,13 +6,13 @@ import pytest
 
 from ariane_broker.following.standing import PATIENCE, Candidacy
 from ariane_broker.replication.heirs import PreferredReturn, preferred_heir
-from ariane_broker.replication.replica_set import ReplicaSet, Wish
+from ariane_broker.replication.replica_set import BrokerWish, ReplicaSet
 
 LEASE_S = 10.0
 
 
 def row(*, primary_id=0, in_sync=(0, 1, 2), **wishes):
-    wishes = {int(key.removeprefix("of_")): Wish(*wish) for key, wish in wishes.items()}
+    wishes = {int(key.removeprefix("of_")): BrokerWish(*wish) for key, wish in wishes.items()}
     return ReplicaSet(
         version=3, epoch=1, primary_id=primary_id, in_sync=frozenset(in_sync), wishes=wishes
     )
@@ -57,7 +57,7 @@ def test_after_an_orderly_end_nobody_is_waited_for():
 
 
 def test_wishes_survive_the_database_and_leave_with_their_broker():
-    found = row(of_1=(2, "a")).at(2, "h:2", Wish(7, "b"))
+    found = row(of_1=(2, "a")).at(2, "h:2", BrokerWish(7, "b"))
     again = ReplicaSet.of(found.version, found.document())
     assert again == found
     assert again.preference(2) == 7

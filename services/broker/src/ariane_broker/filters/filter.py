@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ariane_broker.errors.public_errors import filter_expression_invalid
 from ariane_broker.filters.expression import FilterExpression, FilterLanguage
 from ariane_broker.filters.tags import TagFilter, parse_tags
-from ariane_broker.wish import Wish
+from ariane_broker.interest import Interest
 from ariane_record.decoding.columns import RecordColumns
 from ariane_servicekit.errors import feature_not_available
 from ariane_sql92 import Condition, ConditionInvalid, compile_condition
@@ -98,13 +98,13 @@ def filter_for(expression: FilterExpression, *, exact: bool = True) -> Filter | 
             )
 
 
-def wish_of(wanted: Filter | None) -> Wish | None:
+def interest_of(wanted: Filter | None) -> Interest | None:
     """The messages that wake a reader with a filter; None: all."""
     match wanted:
         case TagFilter():
-            return Wish(tag_codes=wanted.tag_codes)
+            return Interest(tag_codes=wanted.tag_codes)
         case SqlFilter():
-            return Wish(filters=frozenset((wanted,)))
+            return Interest(filters=frozenset((wanted,)))
         case _:
             return None
 

@@ -21,7 +21,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
 from ariane_broker.replication.log_taker import other_set
-from ariane_broker.replication.replica_set import NO_WISH, ReplicaSet, Wish
+from ariane_broker.replication.replica_set import NO_WISH, BrokerWish, ReplicaSet
 from ariane_broker.replication.room import Elected
 from ariane_broker.replication.shared_row import SharedRow
 from ariane_broker.replication.store_mark import StoreMark
@@ -85,7 +85,7 @@ class Member(NamedTuple):
     """Its id."""
     address: str
     """Where others reach it."""
-    wish: Wish = NO_WISH
+    wish: BrokerWish = NO_WISH
     """What the operator has set of it."""
 
 

@@ -28,9 +28,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ariane_broker.errors.public_errors import held_pulls_exhausted
+from ariane_broker.interest import Interest
 from ariane_broker.log.filtered_watches import FilteredWatches
 from ariane_broker.queue_key import QueueKey
-from ariane_broker.wish import Wish
 from ariane_storage.store import Store
 
 HOLD_SECONDS_MAX: Final = 30.0
@@ -46,7 +46,7 @@ class Watch:
 
     def __init__(self, on_arrival: Callable[[], None] | None = None) -> None:
         """Watch no queue yet; ``on_arrival`` is called in the loop turn of each arrival."""
-        self.queues: dict[QueueKey, Wish | None] = {}
+        self.queues: dict[QueueKey, Interest | None] = {}
         """All watched queues, each with the messages that matter; None: all do."""
         self.arrived: dict[QueueKey, None] = {}
         """Queues in which messages arrived, in order; the request removes those that it looks
@@ -111,7 +111,7 @@ class HeldRequests:
 
     def watch(
         self,
-        queues: Mapping[QueueKey, Wish | None],
+        queues: Mapping[QueueKey, Interest | None],
         on_arrival: Callable[[], None] | None = None,
     ) -> Watch:
         """Make a watch on some queues; it notes arrivals until ``forget``.
@@ -124,16 +124,16 @@ class HeldRequests:
         self.watch_also(watch, queues)
         return watch
 
-    def watch_also(self, watch: Watch, queues: Mapping[QueueKey, Wish | None]) -> None:
+    def watch_also(self, watch: Watch, queues: Mapping[QueueKey, Interest | None]) -> None:
         """Have a watch note arrivals in more queues."""
         watch.queues.update(queues)
-        for queue, wish in queues.items():
-            if wish is None:
+        for queue, interest in queues.items():
+            if interest is None:
                 self._watches.setdefault(queue, {})[watch] = None
                 continue
-            for code in wish.tag_codes:
+            for code in interest.tag_codes:
                 self._tagged.setdefault(queue, {}).setdefault(code, {})[watch] = None
-            for wanted in wish.filters:
+            for wanted in interest.filters:
                 self.filtered.add(queue, wanted, watch)
 
     def forget(self, watch: Watch) -> None:
@@ -142,16 +142,16 @@ class HeldRequests:
 
     def _forget(self, watch: Watch, queues: Sequence[QueueKey]) -> None:
         for queue in queues[:FORGOTTEN_MAX]:
-            wish = watch.queues[queue]
-            if wish is None:
+            interest = watch.queues[queue]
+            if interest is None:
                 _remove(self._watches, queue, watch)
                 continue
             tagged = self._tagged.get(queue, {})
-            for code in wish.tag_codes:
+            for code in interest.tag_codes:
                 _remove(tagged, code, watch)
             if not tagged:
                 self._tagged.pop(queue, None)
-            for wanted in wish.filters:
+            for wanted in interest.filters:
                 self.filtered.remove(queue, wanted, watch)
         left = queues[FORGOTTEN_MAX:]
         if left:

@@ -20,12 +20,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Final, Self
 
-from ariane_broker.filters.filter import wish_of
+from ariane_broker.filters.filter import interest_of
+from ariane_broker.interest import Interest
 from ariane_broker.log.held_requests import HeldRequests, Watch
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.read.pull_order import Position, PulledQueue, PullOrder
 from ariane_broker.read.queue_looks import Look, QueueLooks, places_max
-from ariane_broker.wish import Wish
 from ariane_servicekit import AnswerLease
 from ariane_storage.reading.filter import Filter
 
@@ -183,12 +183,12 @@ class OpenPull:
         fresh = self._unwatched.intersection(places)
         if fresh:
             self._unwatched -= fresh
-            queues: dict[QueueKey, Wish | None] = {}
+            queues: dict[QueueKey, Interest | None] = {}
             for place in fresh:
                 queue = self._positions[place].queue
                 self._places.setdefault(queue, []).append(place)
                 wanted = self._filters.get(queue.topic)
-                queues[queue] = None if wanted is None else wish_of(wanted)
+                queues[queue] = None if wanted is None else interest_of(wanted)
             self._held.watch_also(self._watch, queues)
         return self._watch
 

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple, Self
 
 
-class Wish(NamedTuple):
+class BrokerWish(NamedTuple):
     """What an operator has set of one broker, for elections."""
 
     preference: int = 0
@@ -43,7 +43,7 @@ class ReadableReplica(NamedTuple):
     """Its machine room; empty if it is not known."""
 
 
-NO_WISH: Final = Wish()
+NO_WISH: Final = BrokerWish()
 
 IN_SYNC: Final = "in-sync"
 """The name by which the health service tells whether the set relies on a broker."""
@@ -85,7 +85,7 @@ class ReplicaSet:
     rivals: Mapping[int, str] = field(default_factory=dict)
     """Addresses of processes that take no part because another one has their id: the last one of
     each id. They may have ended."""
-    wishes: Mapping[int, Wish] = field(default_factory=dict)
+    wishes: Mapping[int, BrokerWish] = field(default_factory=dict)
     """What operators have set of each broker."""
 
     @property
@@ -160,7 +160,7 @@ class ReplicaSet:
             begin=begin,
         )
 
-    def at(self, broker_id: int, address: str, wish: Wish = NO_WISH) -> Self:
+    def at(self, broker_id: int, address: str, wish: BrokerWish = NO_WISH) -> Self:
         """The row with a broker's new address, and what its operator has set."""
         rivals = {one: where for one, where in self.rivals.items() if where != address}
         return self._changed(
@@ -298,5 +298,5 @@ class ReplicaSet:
             confirmed=int(document["confirmed"]),
             marks={int(one): int(mark) for one, mark in document["marks"].items()},
             rivals={int(one): where for one, where in document["rivals"].items()},
-            wishes={int(one): Wish(*wish) for one, wish in document["wishes"].items()},
+            wishes={int(one): BrokerWish(*wish) for one, wish in document["wishes"].items()},
         )

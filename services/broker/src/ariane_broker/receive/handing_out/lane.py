@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 
-from ariane_broker.filters.filter import wish_of
+from ariane_broker.filters.filter import interest_of
 from ariane_broker.log.held_requests import HeldRequests, Watch
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.receive.handing_out.receive_order import HandedOut, ReceiveOrder
@@ -81,7 +81,9 @@ class Lane:
         """Be told of some queues from now on; who looks at them in this turn misses nothing."""
         known = self._watch.queues
         fresh = {
-            queue: wish_of(self._filters.get(queue.topic)) for queue in queues if queue not in known
+            queue: interest_of(self._filters.get(queue.topic))
+            for queue in queues
+            if queue not in known
         }
         if fresh:
             self._held.watch_also(self._watch, fresh)

@@ -8,7 +8,7 @@ from ariane_storage.reading.filter import Filter
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class Interest:
     """Which messages of a queue matter to a reader: those with some tags, and what filters pass."""
 
     tag_codes: frozenset[int] = frozenset()
@@ -16,5 +16,5 @@ class Wish:
     filters: frozenset[Filter] = frozenset()
     """Filters, each the same object for all who want the same."""
 
-    def __or__(self, other: Wish) -> Wish:
-        return Wish(self.tag_codes | other.tag_codes, self.filters | other.filters)
+    def __or__(self, other: Interest) -> Interest:
+        return Interest(self.tag_codes | other.tag_codes, self.filters | other.filters)
