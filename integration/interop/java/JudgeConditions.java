@@ -65,7 +65,7 @@ public final class JudgeConditions {
         };
     try {
       return Boolean.TRUE.equals(expression.evaluate(context));
-    } catch (Throwable untold) {
+    } catch (Throwable incomparable) {
       return false;
     }
   }

@@ -19,16 +19,16 @@ INTEGERS = [
 @pytest.mark.parametrize(("text", "value"), INTEGERS, ids=range(len(INTEGERS)))
 def test_integers(text, value):
     assert java_integer(text, NumberKind.INTEGER) == value
-    keys, told = number_keys([text, "5"], NumberKind.INTEGER)
-    assert told.tolist() == [value is not None, True]
-    assert keys.tolist() == [value or 0, 5] or not told[0]
+    keys, numeric = number_keys([text, "5"], NumberKind.INTEGER)
+    assert numeric.tolist() == [value is not None, True]
+    assert keys.tolist() == [value or 0, 5] or not numeric[0]
 
 
 def test_longs_are_wider():
     texts = ["9223372036854775807", "-9223372036854775808", "9223372036854775808", "4294967296"]
-    keys, told = number_keys(texts, NumberKind.LONG)
-    assert told.tolist() == [True, True, False, True]
-    assert keys[told].tolist() == [(1 << 63) - 1, -(1 << 63), 1 << 32]
+    keys, numeric = number_keys(texts, NumberKind.LONG)
+    assert numeric.tolist() == [True, True, False, True]
+    assert keys[numeric].tolist() == [(1 << 63) - 1, -(1 << 63), 1 << 32]
 
 
 DOUBLES = [
@@ -44,8 +44,8 @@ DOUBLES = [
 @pytest.mark.parametrize(("text", "value"), DOUBLES, ids=range(len(DOUBLES)))
 def test_doubles(text, value):
     assert java_double(text) == value
-    keys, told = number_keys([text, "5"], NumberKind.DOUBLE)
-    assert told.tolist() == [value is not None, True]
+    keys, numeric = number_keys([text, "5"], NumberKind.DOUBLE)
+    assert numeric.tolist() == [value is not None, True]
     assert keys.tolist() == double_keys([value or 0.0, 5.0]).tolist()
 
 
@@ -62,5 +62,5 @@ def test_keys_of_doubles_stand_in_javas_order():
 def test_lines_within_texts_deceive_nobody():
     for text in ("5\n6", "5\n", "\n5", "\n"):
         for kind in NumberKind:
-            _, told = number_keys([text, "1"], kind)
-            assert told.tolist() == [kind is NumberKind.DOUBLE and text.strip() == "5", True]
+            _, numeric = number_keys([text, "1"], kind)
+            assert numeric.tolist() == [kind is NumberKind.DOUBLE and text.strip() == "5", True]

@@ -81,10 +81,10 @@ class Batch:
         known = self._numbers.get((name, kind))
         if known is None:
             rows, _ = self._rows_and_pairs(name)
-            found, told = number_keys(self._texts_of(name), kind)
+            found, numeric = number_keys(self._texts_of(name), kind)
             keys = np.zeros(self.message_count, np.int64)
             keys[rows] = found
-            known = self._numbers[name, kind] = keys, self._spread(rows, told)
+            known = self._numbers[name, kind] = keys, self._spread(rows, numeric)
         return known
 
     def _rows_and_pairs(self, name: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -33,7 +33,7 @@ from ariane_sql92.syntax import (
     TextMatch,
     Truth,
 )
-from ariane_sql92.truth import FALSE, TRUE, UNKNOWN, UNTOLD, Truths, both, either, opposite
+from ariane_sql92.truth import FALSE, INCOMPARABLE, TRUE, UNKNOWN, Truths, both, either, opposite
 
 Judge: TypeAlias = Callable[[Batch], Truths]
 Mask: TypeAlias = NDArray[np.bool_]
@@ -102,13 +102,13 @@ def _text_match(condition: TextMatch) -> Judge:
         case Number():
             return lambda batch: _everywhere(batch, FALSE)
         case other:
-            # Nothing is found in values other than texts; only an untold value stays untold.
-            judge = _nulls_and_untold(other)
-            return lambda batch: np.where(judge(batch) == UNTOLD, UNTOLD, FALSE)
+            # Nothing is found in values other than texts; only an incomparable value stays so.
+            judge = _nulls_and_incomparables(other)
+            return lambda batch: np.where(judge(batch) == INCOMPARABLE, INCOMPARABLE, FALSE)
 
 
-def _nulls_and_untold(operand: Operand) -> Judge:
-    """UNKNOWN where an operand is null, UNTOLD where it is untold; other values have no meaning."""
+def _nulls_and_incomparables(operand: Operand) -> Judge:
+    """UNKNOWN where an operand is null, INCOMPARABLE where it is that; others mean nothing."""
     match operand:
         case Property(name):
             return lambda batch: np.where(batch.present(name), FALSE, UNKNOWN)
@@ -116,13 +116,13 @@ def _nulls_and_untold(operand: Operand) -> Judge:
             return lambda batch: _everywhere(batch, FALSE)
         case Nothing(condition):
             judge = judge_of(Truth(None) if condition is None else condition)
-            return lambda batch: np.where(judge(batch) == UNTOLD, UNTOLD, UNKNOWN)
+            return lambda batch: np.where(judge(batch) == INCOMPARABLE, INCOMPARABLE, UNKNOWN)
         case condition:
             return judge_of(condition)
 
 
 def _equal(left: Operand, right: Operand) -> Judge:
-    left_state, right_state = _nulls_and_untold(left), _nulls_and_untold(right)
+    left_state, right_state = _nulls_and_incomparables(left), _nulls_and_incomparables(right)
     compare = _sameness(left, right)
 
     def judge(batch: Batch) -> Truths:
@@ -132,7 +132,7 @@ def _equal(left: Operand, right: Operand) -> Judge:
         # at the right is a different value: RocketMQ's rule.
         truths = np.where(left_null, np.where(right_null, TRUE, UNKNOWN), compare(batch))
         truths[right_null & ~left_null] = FALSE
-        truths[(lefts == UNTOLD) | (rights == UNTOLD)] = UNTOLD
+        truths[(lefts == INCOMPARABLE) | (rights == INCOMPARABLE)] = INCOMPARABLE
         return truths
 
     return judge
@@ -154,13 +154,13 @@ def _sameness(left: Operand, right: Operand) -> Judge:  # noqa: PLR0911 - one fo
             return lambda batch: _everywhere(batch, FALSE)
         case (_, Property() | Text()):
             # Java reads the truth as a text, which fails.
-            return lambda batch: _everywhere(batch, UNTOLD)
+            return lambda batch: _everywhere(batch, INCOMPARABLE)
     return _same_truth(left, right)
 
 
 def _same_truth(left: Operand, right: Operand) -> Judge:
     """Whether a text equals the truth of a condition, or two conditions have the same truth."""
-    right_truths = _nulls_and_untold(right)
+    right_truths = _nulls_and_incomparables(right)
     match left:
         case Property(name):
             return lambda batch: (batch.truths(name) == (right_truths(batch) == TRUE)).view(
@@ -170,14 +170,14 @@ def _same_truth(left: Operand, right: Operand) -> Judge:
             truth = TRUE if says_true(text) else FALSE
             return lambda batch: (right_truths(batch) == truth).view(np.uint8)
         case _:
-            left_truths = _nulls_and_untold(left)
+            left_truths = _nulls_and_incomparables(left)
             return lambda batch: (left_truths(batch) == right_truths(batch)).view(np.uint8)
 
 
 def _ordered(
     left: Property | Number | Nothing, order: Order, right: Property | Number | Nothing
 ) -> Judge:
-    left_state, right_state = _nulls_and_untold(left), _nulls_and_untold(right)
+    left_state, right_state = _nulls_and_incomparables(left), _nulls_and_incomparables(right)
     compare = _compared(left, _ORDERS[order], right)
 
     def judge(batch: Batch) -> Truths:
@@ -191,7 +191,7 @@ def _ordered(
 
 
 def _compared(left: Operand, compare: Callable[[Keys, Keys], Mask], right: Operand) -> Judge:
-    """Compare two numbers; UNTOLD where a text is not a number."""
+    """Compare two numbers; INCOMPARABLE where a text is not a number."""
     kinds = {operand.kind for operand in (left, right) if isinstance(operand, Number)}
     # Two texts are compared as doubles; a text takes the kind of the other; the wider kind wins.
     kind = NumberKind.DOUBLE
@@ -200,10 +200,10 @@ def _compared(left: Operand, compare: Callable[[Keys, Keys], Mask], right: Opera
     left_keys, right_keys = _keys(left, kind), _keys(right, kind)
 
     def judge(batch: Batch) -> Truths:
-        lefts, left_told = left_keys(batch)
-        rights, right_told = right_keys(batch)
+        lefts, left_numeric = left_keys(batch)
+        rights, right_numeric = right_keys(batch)
         truths = compare(lefts, rights).astype(np.uint8)
-        return np.where(left_told & right_told, truths, UNTOLD)
+        return np.where(left_numeric & right_numeric, truths, INCOMPARABLE)
 
     return judge
 

@@ -71,7 +71,7 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Nothing:
-    """A minus before a value other than a number: null, or untold if the value is untold."""
+    """A minus before a value other than a number: null, or incomparable if the value is."""
 
     before: Condition | None
 

@@ -1,8 +1,8 @@
 """Four truths, one byte per message, and their combination by AND, OR and NOT.
 
-Besides true, false and unknown (of a missing value) there is *untold*: a text that is compared with
-a number is not a number. RocketMQ stops the whole condition at that place, and does not deliver the
-message. So untold overrides everything to its right, and never becomes true::
+Besides true, false and unknown (of a missing value) there is *incomparable*: a text that is
+compared with a number is not a number. RocketMQ stops the whole condition at that place, and does
+not deliver the message. So it overrides everything to its right, and never becomes true::
 
     AND    F T ? !     OR    F T ? !     NOT
     F      F F F F     F     F T ? !     F -> T
@@ -25,7 +25,7 @@ Truths: TypeAlias = NDArray[np.uint8]
 FALSE: Final = np.uint8(0)
 TRUE: Final = np.uint8(1)
 UNKNOWN: Final = np.uint8(2)
-UNTOLD: Final = np.uint8(3)
+INCOMPARABLE: Final = np.uint8(3)
 
 _ROW_SHIFT: Final = 2
 _AND: Final = np.array([0, 0, 0, 0, 0, 1, 2, 3, 0, 2, 2, 3, 3, 3, 3, 3], np.uint8)
