@@ -46,8 +46,7 @@ class Place:
             cold_reads=cold_reads(),
             locks=SimpleNamespace(refusal=lambda *_: None),
             epochs=SimpleNamespace(check=lambda *_: None),
-            mark_changed=lambda: None,
-            save=nothing,
+            saved=SimpleNamespace(mark_changed=lambda: None, save=nothing),
             share=self._shared,
         )
         members = SimpleNamespace(

@@ -59,7 +59,7 @@ def clients_room(
     environment: Environment, state: StateRoom, log: LogRoom, naming: NamingRoom
 ) -> ClientsRoom:
     """Build the parts for changes of topics, groups and offsets, and for attached clients."""
-    settings, saved_offsets = environment.settings, state.saved_offsets
+    settings = environment.settings
     copied = log.primary.state_copied if log.primary is not None else _nobody_copies
     unread = UnreadQueues(log.store, state.topics, state.offsets)
     topic_changes = TopicChanges(
@@ -96,8 +96,7 @@ def clients_room(
         cold_reads=log.cold_reads,
         locks=state.locks,
         epochs=state.epochs,
-        mark_changed=saved_offsets.mark_changed,
-        save=saved_offsets.save,
+        saved=state.saved_offsets,
         share=partial(_share_offsets, log, copied),
     )
     return ClientsRoom(
@@ -151,9 +150,8 @@ def _offset_deletion(
         state.offsets,
         clients,
         state.receive_log,
-        mark_changed=state.saved_offsets.mark_changed,
+        saved=state.saved_offsets,
         save_states=log.log_states.save,
-        save=state.saved_offsets.save,
         share=partial(_share_offsets, log, copied),
     )
 

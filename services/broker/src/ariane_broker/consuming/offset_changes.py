@@ -12,6 +12,7 @@ from typing import Any
 
 from ariane_broker.clients.client_table import ClientTable
 from ariane_broker.clients.outbox import OffsetsReset
+from ariane_broker.durable.saved_state import SavedState
 from ariane_broker.errors.public_errors import (
     consumer_offset_reset,
     queue_offset_out_of_range,
@@ -77,14 +78,13 @@ class OffsetChanges:
         cold_reads: ColdReads,
         locks: QueueLocks,
         epochs: LogEpochs,
-        mark_changed: Callable[[], None],
-        save: Callable[[], Awaitable[None]],
+        saved: SavedState,
         share: Callable[[], Awaitable[None]],
     ) -> None:
-        """``mark_changed`` notes a change; ``save`` returns once all noted ones are on the disk.
+        """``saved`` keeps the offsets; ``share`` returns once replicas have what was saved.
 
-        ``share`` returns once replicas have what was saved. Only changes wait for it whose loss
-        would do more than deliver messages again: beginnings, and moves on purpose.
+        Only changes wait for ``share`` whose loss would do more than deliver messages again:
+        beginnings, and moves on purpose.
         """
         self._offsets = offsets
         self._store = store
@@ -95,8 +95,7 @@ class OffsetChanges:
         self._cold_reads = cold_reads
         self._locks = locks
         self._epochs = epochs
-        self._mark_changed = mark_changed
-        self._save = save
+        self._saved = saved
         self._share = share
         self._beginnings: dict[asyncio.Future[Any], str] = {}
 
@@ -155,11 +154,11 @@ class OffsetChanges:
         refused = await in_turns(self._put_all(consumer_group, client_id, offsets))
         if durable:
             only_raises = all(one.rule is StoreRule.RAISE for one in offsets)
-            await (self._save() if only_raises else self._save_and_replicate())
+            await (self._saved.save() if only_raises else self._save_and_replicate())
         return refused
 
     async def _save_and_replicate(self) -> None:
-        await self._save()
+        await self._saved.save()
         await self._share()
 
     def _note_stored(self, storing: asyncio.Future[Any]) -> None:
@@ -282,7 +281,7 @@ class OffsetChanges:
         known = self._offsets.find(consumer_group, queue)
         if known is None or wanted.consumer_offset > known or wanted.rule is StoreRule.MOVE:
             self._offsets.put(consumer_group, queue, ConsumerOffset(wanted.consumer_offset))
-            self._mark_changed()
+            self._saved.mark_changed()
 
     def _check_range(
         self, queue: QueueKey, queue_offset: int, offset_min: int | None = None
@@ -300,8 +299,8 @@ class OffsetChanges:
         numbers: list[tuple[int, int]] = []
         members = 0
         # A disk without space refuses before anything is reset.
-        self._mark_changed()
-        await self._save()
+        self._saved.mark_changed()
+        await self._saved.save()
         try:
             await in_turns(self._reset_all(places, numbers))
             await self._save_and_replicate()
@@ -332,7 +331,7 @@ class OffsetChanges:
         if self._topics.find(topic) is None:
             raise topic_not_found(topic)
         self._offsets.reset(place.consumer_group, place.queue, place.consumer_offset)
-        self._mark_changed()
+        self._saved.mark_changed()
         return queue_id, int(place.consumer_offset)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import KW_ONLY, dataclass
 
 from ariane_broker.clients.client_table import ClientTable
+from ariane_broker.durable.saved_state import SavedState
 from ariane_broker.errors.public_errors import group_in_use
 from ariane_broker.groups.consumer_groups import ConsumerGroups
 from ariane_broker.groups.consumer_offsets import ConsumerOffsets, GroupOffset
@@ -23,12 +24,10 @@ class OffsetDeletion:
     clients: ClientTable
     receiving: ReceiveLog
     _: KW_ONLY
-    mark_changed: Callable[[], None]
-    """Notes a change of offsets."""
+    saved: SavedState
+    """Keeps the offsets."""
     save_states: Callable[[], Awaitable[None]]
     """Saves what is in hand."""
-    save: Callable[[], Awaitable[None]]
-    """Returns once noted changes are on the disk."""
     share: Callable[[], Awaitable[None]]
     """Returns once replicas have what was saved."""
 
@@ -57,16 +56,16 @@ class OffsetDeletion:
         if validate_only or not places:
             return places
         # A disk without space refuses before anything is deleted.
-        self.mark_changed()
-        await self.save()
+        self.saved.mark_changed()
+        await self.saved.save()
         self._refuse_in_use(consumer_group, topic)
         # A window raises the offset of its group: it goes first, and both before anybody comes.
         self.receiving.forget(consumer_group, topic)
         self.offsets.remove_topic_of(consumer_group, topic)
-        self.mark_changed()
+        self.saved.mark_changed()
         await self.receiving.promised()
         await self.save_states()
-        await self.save()
+        await self.saved.save()
         await self.share()
         return places
 
