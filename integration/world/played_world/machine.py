@@ -60,14 +60,7 @@ class MachineClock(SystemClock):
 
 
 class Machine:
-    """A machine.
-
-    Attributes:
-        is_up: Whether it has power.
-        processes: Those that live.
-        locks: What each of them has locked.
-        boot_id: Of its present run.
-    """
+    """A machine."""
 
     def __init__(self, world: World, name: str, address: str) -> None:
         self.world = world
@@ -77,8 +70,11 @@ class Machine:
         self.health = DiskHealth(world.timeline.chance(f"disk/{name}"))
         self.content = FaultyDisk()
         self.is_up = True
+        """Whether it has power."""
         self.processes: dict[Process, None] = {}
+        """Those that live."""
         self.locks: dict[Process, list[FileLock]] = {}
+        """What each of them has locked."""
         self._boots = 0
         self._write_boot_id()
 

@@ -17,17 +17,16 @@ _T = TypeVar("_T")
 
 
 class DatabaseWay:
-    """What is between processes and their databases.
-
-    Attributes:
-        late_s: The longest that a call is under way.
-        lost: Share of calls that never arrive.
-        unanswered: Share of calls that are done, and not answered.
-    """
+    """What is between processes and their databases."""
 
     def __init__(self, chance: Random) -> None:
         self._chance = chance
-        self.late_s = self.lost = self.unanswered = 0.0
+        self.late_s = 0.0
+        """The longest that a call is under way."""
+        self.lost = 0.0
+        """Share of calls that never arrive."""
+        self.unanswered = 0.0
+        """Share of calls that are done, and not answered."""
 
     def heal(self) -> None:
         """Let all calls through."""

@@ -8,18 +8,16 @@ from ariane_storage.testing import FaultyDisk
 
 
 class SlowDisk(FaultyDisk):
-    """A disk of which all is out of memory, and that a test makes wait.
-
-    Attributes:
-        asked: Set as soon as a read waits.
-        answers: Set once it may go on.
-        loop_waits: How often the thread of the test's loop had to wait.
-    """
+    """A disk of which all is out of memory, and that a test makes wait."""
 
     def __init__(self):
         super().__init__()
-        self.asked, self.answers = threading.Event(), threading.Event()
+        self.asked = threading.Event()
+        """Set as soon as a read waits."""
+        self.answers = threading.Event()
+        """Set once it may go on."""
         self.loop_waits = 0
+        """How often the thread of the test's loop had to wait."""
         self._loop_thread = threading.get_ident()
 
     def cool_all(self):

@@ -30,17 +30,14 @@ class Broken(Exception):
 
 
 class MemoryLoop(asyncio.SelectorEventLoop):
-    """A loop on which every connection that is asked for is made in memory.
-
-    Attributes:
-        transports: The connections, in order.
-        failures: What nobody has caught.
-    """
+    """A loop on which every connection that is asked for is made in memory."""
 
     def __init__(self) -> None:
         super().__init__()
         self.transports: list[MemoryTransport] = []
+        """The connections, in order."""
         self.failures: list[dict[str, Any]] = []
+        """What nobody has caught."""
         self.set_exception_handler(lambda _, failure: self.failures.append(failure))
 
     async def getaddrinfo(self, *_: Any, **__: Any) -> list[Any]:

@@ -9,11 +9,7 @@ HIGH_WATER_OCTETS = 256 << 10
 
 
 class MemoryTransport(asyncio.Transport):
-    """One end's transport.
-
-    Attributes:
-        written: All that the end has sent.
-    """
+    """One end's transport."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, protocol: asyncio.BufferedProtocol) -> None:
         super().__init__({"peername": ("127.0.0.1", 1), "sockname": ("127.0.0.1", 2)})
@@ -23,6 +19,7 @@ class MemoryTransport(asyncio.Transport):
         self._is_paused = False
         self._waiting = 0
         self.written = bytearray()
+        """All that the end has sent."""
         protocol.connection_made(self)
 
     def give(self, octets: bytes) -> None:

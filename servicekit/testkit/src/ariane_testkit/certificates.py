@@ -12,17 +12,14 @@ HOSTS = ("localhost", "127.0.0.1", "::1")
 
 
 class ClusterCertificates:
-    """Of one cluster.
-
-    Attributes:
-        folder: The folder, as ``ariane tls`` keeps it.
-        path: Where it is.
-    """
+    """Of one cluster."""
 
     def __init__(self, path: Path, cluster: str = "main") -> None:
         self.cluster = cluster
         self.path = path
+        """Where they are."""
         self.folder = CertificateFolder(path)
+        """The folder, as ``ariane tls`` keeps it."""
         self.folder.make_authorities(cluster)
 
     def member(self, kind: str, name: str, *, days: float = 365) -> dict[str, Any]:

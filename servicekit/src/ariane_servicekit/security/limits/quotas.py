@@ -35,20 +35,19 @@ WAIT_S_MAX: Final = 5.0
 
 
 class Quotas:
-    """Answers what a subject may have, and remembers what it used.
-
-    Attributes:
-        limits_callers: Whether a rate or the connections of users are limited.
-        limits_topics: Whether a rate of topics is limited.
-        limits_connections: Whether connections of users are limited.
-    """
+    """Answers what a subject may have, and remembers what it used."""
 
     def __init__(self, now_s: Callable[[], float]) -> None:
         """Limit nothing yet; ``now_s`` is a monotonic clock."""
         self.now_s = now_s
         self.uses = QuotaUses(now_s)
         """Whom they have kept back."""
-        self.limits_callers = self.limits_topics = self.limits_connections = False
+        self.limits_callers = False
+        """Whether a rate or the connections of users are limited."""
+        self.limits_topics = False
+        """Whether a rate of topics is limited."""
+        self.limits_connections = False
+        """Whether connections of users are limited."""
         self._limits: dict[tuple[int, int, str], int] = {}
         self._networks: list[tuple[IPv4Network | IPv6Network, int]] = []
         self._meters: dict[tuple[int, str], Meter] = {}

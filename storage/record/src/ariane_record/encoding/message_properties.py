@@ -76,14 +76,7 @@ class EncodedProperties(NamedTuple):
 
 
 class TopicProperties:
-    """Encodes properties of messages of one topic.
-
-    Attributes:
-        name: The topic.
-        magic: The magic code of its records.
-        hash_before_id: The contribution of the topic's name to an id's index hash: a word.
-        of_tags: The properties of messages with nothing but a tag, by tag, of tags used so far.
-    """
+    """Encodes properties of messages of one topic."""
 
     __slots__ = (
         "_id_bytes",
@@ -107,10 +100,15 @@ class TopicProperties:
             RecordTooLarge: The topic does not fit into its length field.
         """
         self.name = name
+        """The topic."""
         self.of_tags: dict[str, EncodedProperties] = {}
-        self.magic, self._topic_part = counted_topic(name)
+        """The properties of messages with nothing but a tag, by tag, of tags used so far."""
+        magic, self._topic_part = counted_topic(name)
+        self.magic = magic
+        """The magic code of its records."""
         shift = pow(_HASH_FACTOR, id_bytes, _WORD)
         self.hash_before_id = java_string_hash(name + "#") * shift % _WORD
+        """The contribution of the topic's name to an id's index hash: a word."""
         self._id_bytes = id_bytes
         self._length_max = PRODUCER_PROPERTIES_BYTES_MAX - (SEQUENCE_BYTES if sequenced else 0)
 
