@@ -44,15 +44,16 @@ NOT_RUN = {
     r"^ariane broker ha elect ": "needs a set without a primary:"
     " integration/scenarios/replicas/test_failover.py makes one",
     r"^ariane broker forget ": "needs a broker that has left:"
-    " services/admin/tests/commands/test_broker_forget_command.py has one",
+    " services/admin/tests/commands/broker/test_broker_forget_command.py has one",
     r"^ariane (group running|message consume-again) ": "needs a live member:"
-    " services/admin/tests/commands/test_live_consumer_commands.py has one",
+    " services/admin/tests/commands/group/test_live_consumer_commands.py has one",
     r"^ariane client disconnect": "needs a live member:"
     " services/admin/tests/commands/test_client_commands.py has one",
     r"^ariane access explain ": "needs a refusal: security/gate/test_gate.py of the kit has one",
     r"^ariane user login-link ": "needs a console of a closed cluster:"
     " services/admin/tests/console has one",
-    r"--database postgresql": "needs PostgreSQL: tests/commands/test_outbox_commands.py has it",
+    r"--database postgresql": "needs PostgreSQL:"
+    " services/admin/tests/commands/messaging/test_outbox_commands.py has it",
 }
 """Patterns of lines, and why they are not run."""
 
