@@ -18,7 +18,6 @@ from ariane_admin.terminal.client_warnings import say_warning
 from ariane_admin.terminal.error_statuses import reasoned
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_admin.terminal.output import Output, Row
-from ariane_sdk import ClusterClient, LiveBroker
 from ariane_sdk.errors import CallError, GroupNotFound
 
 
@@ -39,34 +38,9 @@ class Partial(Protocol):
 class PartialAnswers(Answers):
     """The brokers that a command asks; it warns of brokers that do not answer."""
 
-    @property
-    def status(self) -> ExitStatus:
-        """The exit status of a command that has shown the answers."""
-        return ExitStatus.UNREACHABLE if self.silent else ExitStatus.DONE
-
     @override
     def unreachable(self, error: CallError) -> None:
         say_warning(f"a broker does not answer, and the result lacks it: {reasoned(error)}")
-
-
-async def known_groups(
-    client: ClusterClient, answers: PartialAnswers, *, nobody_ok: bool = False
-) -> list[str]:
-    """The consumer groups that brokers know, by name.
-
-    Args:
-        client: Calls them.
-        answers: The brokers to ask.
-        nobody_ok: As ``PartialAnswers.ask``.
-
-    Raises:
-        CallError: As ``PartialAnswers.ask``.
-    """
-
-    async def at(broker: LiveBroker) -> list[str]:
-        return await client.list_groups(include_system=True, broker_names=[broker.broker_name])
-
-    return sorted({name for names in await answers.ask(at, nobody_ok=nobody_ok) for name in names})
 
 
 class CompleteAnswers(Answers):

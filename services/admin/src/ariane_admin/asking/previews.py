@@ -6,11 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ariane.admin.v1.lag_service_pb2 import ListQueueLagsRequest
-from ariane_admin.asking.cluster_doors import PATIENCE_S, ClusterDoors
-from ariane_admin.asking.own_tls import own_tls
 from ariane_admin.asking.questions import questions
 from ariane_record.names import retry_topic
-from ariane_sdk import QueueReader
 from ariane_sdk.errors import RouteNotFound
 
 
@@ -24,17 +21,15 @@ async def topic_content(
         CallError: A broker refused or did not answer.
     """
     gone = {"topic": topic, "brokers": 0, "messages": 0, "groups": 0}
-    async with (
-        ClusterDoors(name_servers) as doors,
-        QueueReader(name_servers, patience_s=PATIENCE_S, tls=own_tls()) as reader,
-    ):
+    async with questions(name_servers) as asked:
+        reader, client = await asked.access.reader(), asked.doors.client
         try:
             bounds = await reader.bounds(topic, broker_names=broker_names)
         except RouteNotFound:
             if not missing_ok:
                 raise
             return gone
-        lags = await doors.client.consumer_lag(topic=topic, broker_names=broker_names)
+        lags = await client.consumer_lag(topic=topic, broker_names=broker_names)
     return {
         "topic": topic,
         "brokers": len({queue.broker_name for queue in bounds}),
@@ -64,7 +59,8 @@ async def group_content(name_servers: str, group: str) -> dict[str, Any]:
 
 async def message_count(name_servers: str, topic: str) -> int:
     """The number of messages of a topic; 0 without such a topic."""
-    async with QueueReader(name_servers, patience_s=PATIENCE_S, tls=own_tls()) as reader:
+    async with questions(name_servers) as asked:
+        reader = await asked.access.reader()
         try:
             bounds = await reader.bounds(topic)
         except RouteNotFound:

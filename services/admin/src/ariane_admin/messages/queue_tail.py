@@ -9,8 +9,7 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import NamedTuple
 
-from ariane_admin.asking.answers import SILENT
-from ariane_admin.asking.partial_answers import PartialAnswers
+from ariane_admin.asking.answers import SILENT, Answers
 from ariane_admin.errors import CommandFailed
 from ariane_admin.messages.queue_places import QueuePlaces
 from ariane_admin.messages.start_position import StartPosition
@@ -95,7 +94,7 @@ async def follow_from(
 
 
 async def read_stored(
-    reader: QueueReader, topic: str, begin: Begin, answers: PartialAnswers
+    reader: QueueReader, topic: str, begin: Begin, answers: Answers
 ) -> AsyncGenerator[ReceivedMessage, None]:
     """Yield the stored messages of a topic up to its end, in order within each queue.
 
@@ -136,7 +135,7 @@ async def read_stored(
                 answers.leave_out(queue.broker_name, error)
 
 
-def _refuse_strangers(topic: str, begin: Begin, answers: PartialAnswers) -> None:
+def _refuse_strangers(topic: str, begin: Begin, answers: Answers) -> None:
     """Refuse queues of brokers that do not have the topic.
 
     Raises:

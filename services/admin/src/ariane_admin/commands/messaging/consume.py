@@ -18,9 +18,9 @@ from ariane_admin.asking.changing.changes import (
     changed,
     required,
 )
-from ariane_admin.asking.cluster_doors import PATIENCE_S, ClusterDoors
+from ariane_admin.asking.cluster_doors import PATIENCE_S
 from ariane_admin.asking.connection import run_async
-from ariane_admin.asking.partial_answers import PartialAnswers
+from ariane_admin.asking.questions import questions
 from ariane_admin.messages.message_lines import as_row
 from ariane_admin.messages.queue_places import QueuePlaces, queue_places
 from ariane_admin.messages.queue_tail import Begin, follow, read_stored
@@ -291,14 +291,12 @@ async def _following(name_servers: str, topic: str, begin: Begin, lines: _Lines)
 
 
 async def _up_to_the_end(name_servers: str, topic: str, begin: Begin, lines: _Lines) -> ExitStatus:
-    async with (
-        ClusterDoors(name_servers) as doors,
-        QueueReader(name_servers, patience_s=PATIENCE_S) as reader,
-    ):
-        answers = PartialAnswers(await doors.primaries_of(topic))
+    async with questions(name_servers) as asked:
+        reader = await asked.access.reader()
+        answers = asked.access.asking(await asked.doors.primaries_of(topic))
         async with aclosing(read_stored(reader, topic, begin, answers)) as messages:
             await lines.write_all(messages)
-    return answers.status or lines.status
+    return asked.status or lines.status
 
 
 def _change_group(name_servers: str, admin: AdminChoice, change: ConsumerGroupChange) -> None:

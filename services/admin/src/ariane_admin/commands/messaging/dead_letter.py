@@ -15,11 +15,10 @@ import click
 
 from ariane.admin.v1 import dead_letter_service_pb2 as letter_pb
 from ariane_admin.asking.changing.changes import AdminChoice, administration, change_options
-from ariane_admin.asking.cluster_doors import PATIENCE_S, ClusterDoors, answer_to_question
+from ariane_admin.asking.cluster_doors import answer_to_question
 from ariane_admin.asking.connection import name_servers_option, run_async
 from ariane_admin.asking.options import count_option, question_options
-from ariane_admin.asking.partial_answers import PartialAnswers, known_groups
-from ariane_admin.asking.questions import questions
+from ariane_admin.asking.questions import Questions, questions
 from ariane_admin.errors import CommandFailed
 from ariane_admin.group_texts import gets_returned
 from ariane_admin.messages.message_lines import as_row
@@ -100,12 +99,9 @@ def list_letters(
       ariane dead-letter list billing --topic orders --reason REJECTED -o json
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
 
-    async def ask() -> tuple[PartialAnswers, list[Row]]:
-        async with (
-            ClusterDoors(name_servers) as doors,
-            DeadLetters(name_servers, patience_s=PATIENCE_S) as letters,
-        ):
-            answers = PartialAnswers(await doors.primaries())
+    async def ask() -> tuple[Questions, list[Row]]:
+        async with questions(name_servers) as asked:
+            letters, answers = await asked.access.reader(), await asked.access.answers()
 
             async def at(broker: LiveBroker) -> list[Row]:
                 wanted = replace(
@@ -117,13 +113,13 @@ def list_letters(
 
             rows = [row for found in await answers.ask(at) for row in found]
             if not rows:
-                await _doubt(doors, answers, group)
-            return answers, rows
+                await _doubt(asked, group)
+            return asked, rows
 
-    answers, found = run_async(ask())
+    asked, found = run_async(ask())
     rows = first_of(found, count)
     output.rows(_COLUMNS, rows if output.for_programs else map(shortened, rows))
-    return answers.status
+    return asked.status
 
 
 @click.command("show")
@@ -140,12 +136,9 @@ def show(*, group: str, place: str, name_servers: str, output: Output) -> None:
     wanted = _at(place)
 
     async def ask() -> list[Row]:
-        async with (
-            ClusterDoors(name_servers) as doors,
-            DeadLetters(name_servers, patience_s=PATIENCE_S) as letters,
-        ):
-            await doors.primaries([wanted.broker_name])
-            peer = f"broker {wanted.broker_name}"
+        async with questions(name_servers) as asked:
+            await asked.doors.primaries([wanted.broker_name])
+            letters, peer = await asked.access.reader(), f"broker {wanted.broker_name}"
             return await answer_to_question(_rows(letters, group, wanted, 1), peer)
 
     rows = run_async(ask())
@@ -176,12 +169,9 @@ def export(*, group: str, file: TextIO, name_servers: str, **which: Any) -> int:
       ariane dead-letter export billing --to billing.jsonl
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
 
-    async def write() -> tuple[PartialAnswers, int]:
-        async with (
-            ClusterDoors(name_servers) as doors,
-            DeadLetters(name_servers, patience_s=PATIENCE_S) as letters,
-        ):
-            answers = PartialAnswers(await doors.primaries())
+    async def write() -> tuple[Questions, int]:
+        async with questions(name_servers) as asked:
+            letters, answers = await asked.access.reader(), await asked.access.answers()
             turn = asyncio.Lock()
             count = 0
 
@@ -196,12 +186,12 @@ def export(*, group: str, file: TextIO, name_servers: str, **which: Any) -> int:
 
             await answers.ask(at)
             if not count:
-                await _doubt(doors, answers, group)
-            return answers, count
+                await _doubt(asked, group)
+            return asked, count
 
-    answers, count = run_async(write())
+    asked, count = run_async(write())
     click.echo(f"{count:,} dead {'letter' if count == 1 else 'letters'} written", err=True)
-    return answers.status
+    return asked.status
 
 
 @click.command("redrive")
@@ -256,10 +246,9 @@ def redrive(
     run_async(_refuse_pollers(name_servers, group, to_topic=to_topic))
 
     async def doubt() -> ExitStatus:
-        async with ClusterDoors(name_servers) as doors:
-            answers = PartialAnswers(await doors.primaries())
-            await _doubt(doors, answers, group)
-            return answers.status
+        async with questions(name_servers) as asked:
+            await _doubt(asked, group)
+            return asked.status
 
     if dry_run:
         wanted = _wanted(**which) if place is None else _at(place)
@@ -328,7 +317,8 @@ def _refuse_orphans(group: str, counts: tuple[int, int]) -> None:
 async def _counted(name_servers: str, group: str, wanted: DeadLetterFilter) -> tuple[int, int]:
     """How many dead letters wait, and how many were sent back; no broker may be silent."""
     counts = [0, 0]
-    async with DeadLetters(name_servers, patience_s=PATIENCE_S) as letters:
+    async with questions(name_servers) as asked:
+        letters = await asked.access.reader()
         with progress() as show:
             async for letter in letters.read(group, wanted):
                 counts[letter.redriven] += 1
@@ -358,11 +348,14 @@ async def _sent_back(
                 request.continue_after.CopyFrom(answer.continue_after)
 
 
-async def _doubt(doors: ClusterDoors, answers: PartialAnswers, group: str) -> None:
+async def _doubt(asked: Questions, group: str) -> None:
     """Warn of a group without dead letters that nobody knows: its name may be mistyped."""
-    if group not in await known_groups(doors.client, answers, nobody_ok=True):
-        who = "no broker that answers" if answers.unanswered else "no broker"
-        say_warning(f"{who} knows group {group!r}; ariane group list shows all")
+    try:
+        await asked.group(group)
+    except CommandFailed as unknown:
+        say_warning(unknown.message)
+    except GroupNotFound as unknown:
+        say_warning(str(unknown))
 
 
 def _write(output: Output, group: str, done: letter_pb.RedriveDeadLettersResponse) -> None:
