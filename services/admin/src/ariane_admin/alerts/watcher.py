@@ -8,12 +8,12 @@ from math import inf
 from typing import Final, Protocol
 
 from ariane.admin.v1 import alert_service_pb2 as alert_pb
-from ariane.broker.v1.broker_service_pb2 import GetBrokerStateRequest
 from ariane.replication.v1.replica_set_service_pb2 import GetReplicaSetRequest
 from ariane_admin.alerts.bounds import Bounds, Watched
 from ariane_admin.alerts.store import AlertStore, KeptAlert
 from ariane_admin.alerts.webhook import WebhookFailed
 from ariane_admin.asking.answers import Answers
+from ariane_admin.asking.broker_readings import broker_state
 from ariane_admin.asking.cluster_doors import (
     CALL_SECONDS_MAX,
     answer_to_question,
@@ -138,10 +138,7 @@ class Watcher:
 
     async def _of_broker(self, broker: LiveBroker) -> tuple[LiveBroker, float, float | None]:
         doors, peer = self._cluster.doors, broker_peer(broker)
-        call = doors.brokers(broker.address).GetBrokerState(
-            GetBrokerStateRequest(), timeout=CALL_SECONDS_MAX
-        )
-        used = (await answer_to_question(call, peer)).store.disk_used_ratio
+        used = (await broker_state(doors, broker)).store.disk_used_ratio
         asked = doors.replica_sets(broker.address).GetReplicaSet(
             GetReplicaSetRequest(), timeout=CALL_SECONDS_MAX
         )

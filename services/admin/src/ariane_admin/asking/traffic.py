@@ -7,16 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from ariane.broker.v1.pull_service_pb2 import ListQueueBoundsRequest, ListQueueBoundsResponse
 from ariane.broker.v1.topic_service_pb2 import ListTopicsRequest, Topic
 from ariane_admin.asking.answers import Answers
-from ariane_admin.asking.cluster_doors import (
-    CALL_SECONDS_MAX,
-    ClusterDoors,
-    all_pages,
-    answer_to_question,
-    broker_peer,
-)
+from ariane_admin.asking.broker_readings import queue_bounds
+from ariane_admin.asking.cluster_doors import ClusterDoors, all_pages
 from ariane_sdk import LiveBroker, MessageQueue, QueueLag
 from ariane_sdk.errors import TopicNotFound
 
@@ -107,11 +101,8 @@ async def _ends(doors: ClusterDoors, broker: LiveBroker) -> dict[MessageQueue, i
 
 async def _queue_ends(doors: ClusterDoors, broker: LiveBroker, topic: str) -> dict[int, int]:
     """The ends of a topic's queues; none if it was deleted a moment ago."""
-    call = doors.pulls(broker.address).ListQueueBounds(
-        ListQueueBoundsRequest(topic=topic), timeout=CALL_SECONDS_MAX
-    )
     try:
-        answer: ListQueueBoundsResponse = await answer_to_question(call, broker_peer(broker))
+        bounds = await queue_bounds(doors, broker, topic)
     except TopicNotFound:
         return {}
-    return {each.queue_id: each.max_queue_offset for each in answer.queues}
+    return {each.queue_id: each.max_queue_offset for each in bounds}

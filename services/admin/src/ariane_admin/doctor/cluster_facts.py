@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ariane.broker.v1.broker_service_pb2 import GetBrokerStateRequest, GetBrokerStateResponse
+from ariane.broker.v1.broker_service_pb2 import GetBrokerStateResponse
 from ariane.broker.v1.client_service_pb2 import (
     ListSubscriptionConflictsRequest,
     SubscriptionConflict,
@@ -24,6 +24,7 @@ from ariane.replication.v1.replica_set_service_pb2 import (
     GetReplicaSetResponse,
 )
 from ariane_admin.asking.absent_brokers import queue_orders
+from ariane_admin.asking.broker_readings import broker_state
 from ariane_admin.asking.cluster_doors import (
     CALL_SECONDS_MAX,
     PAGE_SIZE,
@@ -212,10 +213,7 @@ async def _ask_broker(
         if identity.broker_id != PRIMARY_ID:  # A replica answers no other question.
             replica_set = await _replica_set(doors, address, peer)
             return BrokerFacts(identity, "", process, replica_set=replica_set)
-        call = doors.brokers(address).GetBrokerState(
-            GetBrokerStateRequest(), timeout=CALL_SECONDS_MAX
-        )
-        state = await answer_of(call, peer)
+        state = await broker_state(doors, identity)
         conflicts = await _conflicts(doors, address, peer)
         replica_set = await _replica_set(doors, address, peer)
         paused = await _paused_groups(doors, address, peer)

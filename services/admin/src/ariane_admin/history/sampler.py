@@ -9,14 +9,10 @@ from datetime import datetime
 from typing import Final
 
 from ariane.admin.v1 import history_service_pb2 as history_pb
-from ariane.broker.v1.broker_service_pb2 import GetBrokerStateRequest, GetBrokerStateResponse
+from ariane.broker.v1.broker_service_pb2 import GetBrokerStateResponse
 from ariane_admin.asking.answers import Answers
-from ariane_admin.asking.cluster_doors import (
-    CALL_SECONDS_MAX,
-    ClusterDoors,
-    answer_to_question,
-    broker_peer,
-)
+from ariane_admin.asking.broker_readings import broker_state
+from ariane_admin.asking.cluster_doors import ClusterDoors
 from ariane_admin.history.store import Sample, SampleStore
 from ariane_admin.servicers.rates import RateMemory, Rates
 from ariane_record.names import is_system_group
@@ -92,10 +88,7 @@ class Sampler:
             await self._database.call(self._store.thin_out, now_ms, keep_ms=keep_ms)
 
     async def _state(self, broker: LiveBroker) -> tuple[LiveBroker, GetBrokerStateResponse]:
-        call = self._doors.brokers(broker.address).GetBrokerState(
-            GetBrokerStateRequest(), timeout=CALL_SECONDS_MAX
-        )
-        return broker, await answer_to_question(call, broker_peer(broker))
+        return broker, await broker_state(self._doors, broker)
 
     async def _lags(self, broker: LiveBroker) -> list[QueueLag]:
         return await self._doors.client.consumer_lag(broker_names=[broker.broker_name])

@@ -13,14 +13,11 @@ from grpc import aio
 
 from ariane.admin.v1 import cluster_service_pb2 as cluster_pb
 from ariane.admin.v1.cluster_service_pb2_grpc import ClusterServiceServicer
-from ariane.broker.v1.broker_service_pb2 import (
-    CleanBrokerRequest,
-    GetBrokerStateRequest,
-    GetBrokerStateResponse,
-)
+from ariane.broker.v1.broker_service_pb2 import CleanBrokerRequest
 from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane.common.v1.process_service_pb2 import GetProcessStateRequest
 from ariane.namesrv.v1.route_pb2 import BrokerLiveness
+from ariane_admin.asking.broker_readings import broker_state
 from ariane_admin.asking.changing import broker_maintenance
 from ariane_admin.asking.changing.broker_forgetting import forget
 from ariane_admin.asking.cluster_doors import (
@@ -244,12 +241,8 @@ class ClusterServicer(ClusterServiceServicer):
     async def _broker(self, liveness: BrokerLiveness) -> cluster_pb.ClusterBroker:
         identity = liveness.identity
         found = cluster_pb.ClusterBroker(liveness=liveness)
-        peer = f"broker {identity.broker_name} at {identity.address}"
-        call = self._doors.brokers(identity.address).GetBrokerState(
-            GetBrokerStateRequest(), timeout=CALL_SECONDS_MAX
-        )
         try:
-            state: GetBrokerStateResponse = await answer_to_question(call, peer)
+            state = await broker_state(self._doors, identity)
         except CallError as error:
             found.error.CopyFrom(self._cluster.translator.status(error))
             return found

@@ -13,7 +13,7 @@ from grpc import aio
 from ariane.admin.v1 import lag_service_pb2 as lag_pb
 from ariane.admin.v1.lag_service_pb2_grpc import LagServiceServicer
 from ariane.broker.v1 import offset_service_pb2 as offset_pb
-from ariane_admin.asking.cluster_doors import all_pages
+from ariane_admin.asking.broker_readings import consumer_lags
 from ariane_admin.servicers.cluster_access import ClusterAccess
 from ariane_record.names import is_system_group
 from ariane_sdk import LiveBroker, MessageQueue
@@ -42,7 +42,9 @@ class LagServicer(LagServiceServicer):
         async def at(
             broker: LiveBroker,
         ) -> tuple[list[offset_pb.ConsumerLag], Mapping[str, Collection[str]]]:
-            found = await self._lags(broker, request.consumer_group, request.topic)
+            found = await consumer_lags(
+                self._doors, broker, group=request.consumer_group, topic=request.topic
+            )
             return found, await client.members_of_groups(broker_names=[broker.broker_name])
 
         sums: dict[tuple[str, str], lag_pb.GroupLag] = {}
@@ -81,7 +83,7 @@ class LagServicer(LagServiceServicer):
         group = request.consumer_group
 
         async def at(broker: LiveBroker) -> list[lag_pb.QueueLag]:
-            found = await self._lags(broker, group, request.topic)
+            found = await consumer_lags(self._doors, broker, group=group, topic=request.topic)
             return [lag_pb.QueueLag(broker_name=broker.broker_name, lag=lag) for lag in found]
 
         lags = [lag for found in await answers.ask(at) for lag in found]
@@ -106,13 +108,6 @@ class LagServicer(LagServiceServicer):
             next_page_token=page.next_page_token,
             silent_brokers=self._cluster.silent(answers),
         )
-
-    async def _lags(
-        self, broker: LiveBroker, group: str, topic: str
-    ) -> list[offset_pb.ConsumerLag]:
-        asked = offset_pb.ListConsumerLagsRequest(consumer_group=group, topic=topic)
-        stub = self._doors.offsets(broker.address)
-        return await all_pages(broker, stub.ListConsumerLags, asked, lambda page: page.lags)
 
 
 def _by_name(lag: lag_pb.GroupLag) -> tuple[str | int, ...]:

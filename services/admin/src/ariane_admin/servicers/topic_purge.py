@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from ariane.admin.v1 import topic_service_pb2 as topic_pb
 from ariane.broker.v1 import topic_service_pb2 as broker_pb
-from ariane.broker.v1.pull_service_pb2 import FindQueueOffsetsRequest, ListQueueBoundsRequest
+from ariane.broker.v1.pull_service_pb2 import FindQueueOffsetsRequest
 from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane.common.v1.process_service_pb2 import GetProcessStateRequest
+from ariane_admin.asking.broker_readings import queue_bounds
 from ariane_admin.asking.cluster_doors import (
     CALL_SECONDS_MAX,
     ClusterDoors,
     answer_of,
+    answer_to_question,
     broker_peer,
 )
 from ariane_admin.servicers.times import milliseconds_in, time_of
@@ -61,7 +63,7 @@ async def purged(
     text = ""
     if not request.undo:
         asked = broker_pb.GetTopicRequest(topic=request.topic)
-        found = await answer_of(topics.GetTopic(asked, timeout=CALL_SECONDS_MAX), peer)
+        found = await answer_to_question(topics.GetTopic(asked, timeout=CALL_SECONDS_MAX), peer)
         since_ms = await _clock_ms_of(doors, broker)
         if request.HasField("before"):
             since_ms = min(since_ms, request.before.ToMilliseconds())
@@ -80,7 +82,7 @@ async def _clock_ms_of(doors: ClusterDoors, broker: LiveBroker) -> int:
     call = doors.processes(broker.address).GetProcessState(
         GetProcessStateRequest(), timeout=CALL_SECONDS_MAX
     )
-    answer = await answer_of(call, broker_peer(broker))
+    answer = await answer_to_question(call, broker_peer(broker))
     now_ms: int = answer.state.current_time.ToMilliseconds()
     return now_ms
 
@@ -91,10 +93,9 @@ async def _count(doors: ClusterDoors, topic: str, broker: LiveBroker, since_ms: 
     Raises:
         ArianeError: Nobody may read the topic: what would be hidden is not known.
     """
-    pulls, peer = doors.pulls(broker.address), broker_peer(broker)
     asked = FindQueueOffsetsRequest(topic=topic, time=time_of(since_ms))
-    found = await answer_of(pulls.FindQueueOffsets(asked, timeout=CALL_SECONDS_MAX), peer)
+    call = doors.pulls(broker.address).FindQueueOffsets(asked, timeout=CALL_SECONDS_MAX)
+    found = await answer_to_question(call, broker_peer(broker))
     ends = {queue.queue_id: queue.queue_offset for queue in found.queues}
-    bounds = ListQueueBoundsRequest(topic=topic)
-    kept = await answer_of(pulls.ListQueueBounds(bounds, timeout=CALL_SECONDS_MAX), peer)
-    return sum(max(0, ends.get(each.queue_id, 0) - each.min_queue_offset) for each in kept.queues)
+    kept = await queue_bounds(doors, broker, topic)
+    return sum(max(0, ends.get(each.queue_id, 0) - each.min_queue_offset) for each in kept)

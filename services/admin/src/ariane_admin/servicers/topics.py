@@ -15,10 +15,11 @@ from ariane.admin.v1.cluster_service_pb2 import BrokerOutcome
 from ariane.admin.v1.topic_service_pb2_grpc import TopicServiceServicer
 from ariane.broker.v1 import offset_service_pb2 as offset_pb
 from ariane.broker.v1 import topic_service_pb2 as broker_pb
-from ariane.broker.v1.pull_service_pb2 import ListQueueBoundsRequest, QueueBounds
+from ariane.broker.v1.pull_service_pb2 import QueueBounds
 from ariane.common.v1.message_pb2 import MESSAGE_TYPE_FIFO
 from ariane.namesrv.v1.route_pb2 import TOPIC_PERMISSION_READ_WRITE as READ_WRITE
 from ariane_admin.asking.answers import Answers
+from ariane_admin.asking.broker_readings import consumer_lags, queue_bounds
 from ariane_admin.asking.cluster_doors import (
     CALL_SECONDS_MAX,
     all_pages,
@@ -268,7 +269,8 @@ class TopicServicer(TopicServiceServicer):
                     return
                 standing.append(exists)
                 asked = broker_pb.GetTopicRequest(topic=wanted.topic)
-                answer = await answer_of(stub.GetTopic(asked, timeout=CALL_SECONDS_MAX), peer)
+                call = stub.GetTopic(asked, timeout=CALL_SECONDS_MAX)
+                answer = await answer_to_question(call, peer)
                 if not _alike(answer.topic, wanted):
                     raise
 
@@ -351,20 +353,13 @@ class TopicServicer(TopicServiceServicer):
 
     async def _bounds(self, topic: str, answers: Answers) -> list[tuple[LiveBroker, QueueBounds]]:
         async def at(broker: LiveBroker) -> list[tuple[LiveBroker, QueueBounds]]:
-            asked = ListQueueBoundsRequest(topic=topic)
-            call = self._doors.pulls(broker.address).ListQueueBounds(
-                asked, timeout=CALL_SECONDS_MAX
-            )
-            answer = await answer_to_question(call, broker_peer(broker))
-            return [(broker, bounds) for bounds in answer.queues]
+            return [(broker, one) for one in await queue_bounds(self._doors, broker, topic)]
 
         return [pair for pairs in await answers.ask(at) for pair in pairs]
 
     async def _groups(self, topic: str, answers: Answers) -> list[str]:
         async def at(broker: LiveBroker) -> list[offset_pb.ConsumerLag]:
-            asked = offset_pb.ListConsumerLagsRequest(topic=topic)
-            stub = self._doors.offsets(broker.address)
-            return await all_pages(broker, stub.ListConsumerLags, asked, lambda page: page.lags)
+            return await consumer_lags(self._doors, broker, topic=topic)
 
         lags = [lag for found in await answers.ask(at) for lag in found]
         return sorted({lag.consumer_group for lag in lags})[:GROUPS_MAX]

@@ -11,9 +11,8 @@ from grpc import aio
 
 from ariane.admin.v1 import quota_service_pb2 as quota_pb
 from ariane.admin.v1.quota_service_pb2_grpc import QuotaServiceServicer
-from ariane.broker.v1.broker_service_pb2 import GetBrokerStateRequest
 from ariane.common.v1.quota_pb2 import Quota
-from ariane_admin.asking.cluster_doors import CALL_SECONDS_MAX, answer_to_question, broker_peer
+from ariane_admin.asking.broker_readings import broker_state
 from ariane_admin.servicers.cluster_access import ClusterAccess
 from ariane_admin.users.policy_check import check_user_name
 from ariane_admin.users.quota_store import QuotaStore
@@ -74,9 +73,7 @@ class QuotaServicer(QuotaServiceServicer):
         """List what is used of quotas at each broker."""
 
         async def at(broker: LiveBroker) -> list[quota_pb.BrokerQuotaUse]:
-            stub = self._cluster.doors.brokers(broker.address)
-            call = stub.GetBrokerState(GetBrokerStateRequest(), timeout=CALL_SECONDS_MAX)
-            state = await answer_to_question(call, broker_peer(broker))
+            state = await broker_state(self._cluster.doors, broker)
             name = broker.broker_name
             return [quota_pb.BrokerQuotaUse(broker_name=name, use=use) for use in state.quota_uses]
 

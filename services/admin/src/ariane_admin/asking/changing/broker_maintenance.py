@@ -12,15 +12,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from ariane.broker.v1.broker_service_pb2 import DrainBrokerRequest
-from ariane.broker.v1.offset_service_pb2 import ListConsumerLagsRequest
 from ariane.namesrv.v1.maintenance_service_pb2 import (
     RestoreWritePermissionRequest,
     WipeWritePermissionRequest,
 )
+from ariane_admin.asking.broker_readings import consumer_lags
 from ariane_admin.asking.cluster_doors import (
     CALL_SECONDS_MAX,
     ClusterDoors,
-    all_pages,
     answer_of,
     broker_peer,
 )
@@ -108,10 +107,7 @@ async def wait_consumed(
 
 async def unconsumed_count(doors: ClusterDoors, broker: LiveBroker) -> int:
     """The number of unconsumed messages of a broker, summed over its groups."""
-    stub = doors.offsets(broker.address)
-    request = ListConsumerLagsRequest()
-    lags = await all_pages(broker, stub.ListConsumerLags, request, lambda page: page.lags)
-    return sum(lag.message_count for lag in lags)
+    return sum(lag.message_count for lag in await consumer_lags(doors, broker))
 
 
 async def _change_name_servers(

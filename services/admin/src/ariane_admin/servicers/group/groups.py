@@ -15,8 +15,8 @@ from ariane.admin.v1.cluster_service_pb2 import BrokerOutcome
 from ariane.admin.v1.group_service_pb2_grpc import GroupServiceServicer
 from ariane.broker.v1 import group_service_pb2 as broker_pb
 from ariane.broker.v1 import offset_service_pb2 as offset_pb
-from ariane.broker.v1.pull_service_pb2 import ListQueueBoundsRequest
 from ariane_admin.asking.answers import Answers
+from ariane_admin.asking.broker_readings import queue_bounds
 from ariane_admin.asking.cluster_doors import (
     CALL_SECONDS_MAX,
     all_pages,
@@ -328,11 +328,8 @@ class GroupServicer(GroupServiceServicer):
 
     async def _dead_letter_count(self, name: str, answers: Answers) -> int:
         async def at(broker: LiveBroker) -> int:
-            asked = ListQueueBoundsRequest(topic=dead_letter_topic(name))
-            stub = self._doors.pulls(broker.address)
-            call = stub.ListQueueBounds(asked, timeout=CALL_SECONDS_MAX)
             try:
-                bounds = (await answer_to_question(call, broker_peer(broker))).queues
+                bounds = await queue_bounds(self._doors, broker, dead_letter_topic(name))
             except TopicNotFound:
                 return 0  # The broker has no dead letters of the group.
             return sum(each.max_queue_offset - each.min_queue_offset for each in bounds)

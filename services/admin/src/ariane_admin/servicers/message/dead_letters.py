@@ -13,11 +13,10 @@ from grpc import aio
 
 from ariane.admin.v1 import dead_letter_service_pb2 as letter_pb
 from ariane.admin.v1.dead_letter_service_pb2_grpc import DeadLetterServiceServicer
-from ariane.broker.v1.pull_service_pb2 import ListQueueBoundsRequest
 from ariane_admin.asking.answers import Answers
+from ariane_admin.asking.broker_readings import queue_bounds
 from ariane_admin.asking.cluster_doors import (
     CALL_SECONDS_MAX,
-    answer_to_question,
     broker_peer,
 )
 from ariane_admin.counted import counted
@@ -198,14 +197,10 @@ class DeadLetterServicer(DeadLetterServiceServicer):
 
     async def _with_dead_letters(self, group: str, answers: Answers) -> list[LiveBroker]:
         """The brokers that answer and have dead letters of a group, by name."""
-        topic = dead_letter_topic(group)
 
         async def at(broker: LiveBroker) -> LiveBroker | None:
-            asked = ListQueueBoundsRequest(topic=topic)
-            stub = self._doors.pulls(broker.address)
-            call = stub.ListQueueBounds(asked, timeout=CALL_SECONDS_MAX)
             try:
-                await answer_to_question(call, broker_peer(broker))
+                await queue_bounds(self._doors, broker, dead_letter_topic(group))
             except TopicNotFound:
                 return None
             return broker

@@ -9,12 +9,7 @@ from grpc import aio
 
 from ariane.admin.v1 import delayed_message_service_pb2 as delayed_pb
 from ariane.admin.v1.delayed_message_service_pb2_grpc import DelayedMessageServiceServicer
-from ariane.broker.v1.broker_service_pb2 import GetBrokerStateRequest
-from ariane_admin.asking.cluster_doors import (
-    CALL_SECONDS_MAX,
-    answer_to_question,
-    broker_peer,
-)
+from ariane_admin.asking.broker_readings import broker_state
 from ariane_admin.servicers.cluster_access import ClusterAccess
 from ariane_record.errors import RecallHandleIllegal
 from ariane_record.single.recall_handle import decode_recall_handle
@@ -38,10 +33,7 @@ class DelayedMessageServicer(DelayedMessageServiceServicer):
         answers = await self._cluster.answers()
 
         async def at(broker: LiveBroker) -> delayed_pb.BrokerDelayedMessages:
-            call = self._doors.brokers(broker.address).GetBrokerState(
-                GetBrokerStateRequest(), timeout=CALL_SECONDS_MAX
-            )
-            state = await answer_to_question(call, broker_peer(broker))
+            state = await broker_state(self._doors, broker)
             return delayed_pb.BrokerDelayedMessages(
                 cluster_name=broker.cluster_name,
                 broker_name=broker.broker_name,

@@ -1,0 +1,68 @@
+"""What one broker answers to questions that several parts ask."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ariane.broker.v1.broker_service_pb2 import GetBrokerStateRequest, GetBrokerStateResponse
+from ariane.broker.v1.offset_service_pb2 import ConsumerLag, ListConsumerLagsRequest
+from ariane.broker.v1.pull_service_pb2 import (
+    ListQueueBoundsRequest,
+    ListQueueBoundsResponse,
+    QueueBounds,
+)
+from ariane_admin.asking.cluster_doors import (
+    CALL_SECONDS_MAX,
+    ClusterDoors,
+    NamedBroker,
+    all_pages,
+    answer_to_question,
+    broker_peer,
+)
+
+
+async def broker_state(doors: ClusterDoors, broker: NamedBroker) -> GetBrokerStateResponse:
+    """What a broker says of itself.
+
+    Raises:
+        CallError: It refused or did not answer.
+    """
+    call = doors.brokers(broker.address).GetBrokerState(
+        GetBrokerStateRequest(), timeout=CALL_SECONDS_MAX
+    )
+    return await answer_to_question(call, broker_peer(broker))
+
+
+async def queue_bounds(
+    doors: ClusterDoors, broker: NamedBroker, topic: str
+) -> Sequence[QueueBounds]:
+    """The queues that a broker has of a topic, each with its first and its next queue offset.
+
+    Raises:
+        TopicNotFound: It does not carry the topic.
+        CallError: It refused or did not answer.
+    """
+    call = doors.pulls(broker.address).ListQueueBounds(
+        ListQueueBoundsRequest(topic=topic), timeout=CALL_SECONDS_MAX
+    )
+    answer: ListQueueBoundsResponse = await answer_to_question(call, broker_peer(broker))
+    return answer.queues
+
+
+async def consumer_lags(
+    doors: ClusterDoors, broker: NamedBroker, *, group: str = "", topic: str = ""
+) -> list[ConsumerLag]:
+    """How far groups are behind in queues of a broker.
+
+    Args:
+        doors: The cluster.
+        broker: The broker.
+        group: Only this group; empty for all.
+        topic: Only this topic; empty for all.
+
+    Raises:
+        CallError: It refused or did not answer.
+    """
+    request = ListConsumerLagsRequest(consumer_group=group, topic=topic)
+    stub = doors.offsets(broker.address)
+    return await all_pages(broker, stub.ListConsumerLags, request, lambda page: page.lags)
