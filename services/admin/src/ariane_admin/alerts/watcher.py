@@ -8,21 +8,15 @@ from math import inf
 from typing import Final, Protocol
 
 from ariane.admin.v1 import alert_service_pb2 as alert_pb
-from ariane.replication.v1.replica_set_service_pb2 import GetReplicaSetRequest
 from ariane_admin.alerts.bounds import Bounds, Watched
 from ariane_admin.alerts.store import AlertStore, KeptAlert
 from ariane_admin.alerts.webhook import WebhookFailed
 from ariane_admin.asking.answers import Answers
-from ariane_admin.asking.broker_readings import broker_state
-from ariane_admin.asking.cluster_doors import (
-    CALL_SECONDS_MAX,
-    answer_to_question,
-    broker_peer,
-)
+from ariane_admin.asking.broker_readings import broker_state, replica_set_of
 from ariane_admin.servicers.cluster_access import ClusterAccess
 from ariane_record.names import dead_letter_topic, is_system_group
 from ariane_sdk import LiveBroker, QueueLag
-from ariane_sdk.errors import ArianeError, CallError, RouteNotFound
+from ariane_sdk.errors import ArianeError, RouteNotFound
 from ariane_servicekit import Clock, get_logger
 from ariane_servicekit.database import Database
 
@@ -137,17 +131,12 @@ class Watcher:
         return self._thresholds.get(one.figure, inf)
 
     async def _of_broker(self, broker: LiveBroker) -> tuple[LiveBroker, float, float | None]:
-        doors, peer = self._cluster.doors, broker_peer(broker)
+        doors = self._cluster.doors
         used = (await broker_state(doors, broker)).store.disk_used_ratio
-        asked = doors.replica_sets(broker.address).GetReplicaSet(
-            GetReplicaSetRequest(), timeout=CALL_SECONDS_MAX
-        )
-        try:
-            replicas = (await answer_to_question(asked, peer)).replica_set
-        except CallError as error:
-            if error.reason != "FEATURE_NOT_AVAILABLE":
-                raise
+        state = await replica_set_of(doors, broker)
+        if state is None:
             return broker, used, None
+        replicas = state.replica_set
         return broker, used, len(replicas.addresses) - len(replicas.in_sync_broker_ids)
 
     async def _lags(self, broker: LiveBroker) -> list[QueueLag]:

@@ -11,6 +11,10 @@ from ariane.broker.v1.pull_service_pb2 import (
     ListQueueBoundsResponse,
     QueueBounds,
 )
+from ariane.replication.v1.replica_set_service_pb2 import (
+    GetReplicaSetRequest,
+    GetReplicaSetResponse,
+)
 from ariane_admin.asking.cluster_doors import (
     CALL_SECONDS_MAX,
     ClusterDoors,
@@ -19,6 +23,7 @@ from ariane_admin.asking.cluster_doors import (
     answer_to_question,
     broker_peer,
 )
+from ariane_sdk.errors import CallError
 
 
 async def broker_state(doors: ClusterDoors, broker: NamedBroker) -> GetBrokerStateResponse:
@@ -31,6 +36,23 @@ async def broker_state(doors: ClusterDoors, broker: NamedBroker) -> GetBrokerSta
         GetBrokerStateRequest(), timeout=CALL_SECONDS_MAX
     )
     return await answer_to_question(call, broker_peer(broker))
+
+
+async def replica_set_of(doors: ClusterDoors, broker: NamedBroker) -> GetReplicaSetResponse | None:
+    """A broker's state of its replica set; None without replicas.
+
+    Raises:
+        CallError: It refused or did not answer.
+    """
+    call = doors.replica_sets(broker.address).GetReplicaSet(
+        GetReplicaSetRequest(), timeout=CALL_SECONDS_MAX
+    )
+    try:
+        return await answer_to_question(call, broker_peer(broker))
+    except CallError as error:
+        if error.reason == "FEATURE_NOT_AVAILABLE":
+            return None
+        raise
 
 
 async def queue_bounds(

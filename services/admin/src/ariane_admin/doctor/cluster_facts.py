@@ -20,11 +20,10 @@ from ariane.common.v1.process_service_pb2 import GetProcessStateRequest, Process
 from ariane.namesrv.v1.route_pb2 import AwayBroker, BrokerIdentity, BrokerLiveness, RefusedBroker
 from ariane.namesrv.v1.route_service_pb2 import ListBrokersRequest
 from ariane.replication.v1.replica_set_service_pb2 import (
-    GetReplicaSetRequest,
     GetReplicaSetResponse,
 )
 from ariane_admin.asking.absent_brokers import queue_orders
-from ariane_admin.asking.broker_readings import broker_state
+from ariane_admin.asking.broker_readings import broker_state, replica_set_of
 from ariane_admin.asking.cluster_doors import (
     CALL_SECONDS_MAX,
     PAGE_SIZE,
@@ -160,7 +159,7 @@ async def _ask_rivals(doors: ClusterDoors, brokers: Sequence[BrokerFacts]) -> Se
             cluster_name=cluster_name, broker_name=name, broker_id=broker_id, address=address
         )
         try:
-            answer = await _replica_set(doors, address, f"broker {name} at {address}")
+            answer = await replica_set_of(doors, identity)
         except CallError:
             return None  # It has ended.
         is_there = answer is not None and answer.broker_id == broker_id and bool(answer.trouble)
@@ -211,11 +210,11 @@ async def _ask_broker(
     try:
         process = await _ask_process(doors, address, peer, now)
         if identity.broker_id != PRIMARY_ID:  # A replica answers no other question.
-            replica_set = await _replica_set(doors, address, peer)
+            replica_set = await replica_set_of(doors, identity)
             return BrokerFacts(identity, "", process, replica_set=replica_set)
         state = await broker_state(doors, identity)
         conflicts = await _conflicts(doors, address, peer)
-        replica_set = await _replica_set(doors, address, peer)
+        replica_set = await replica_set_of(doors, identity)
         paused = await _paused_groups(doors, address, peer)
     except CallError as error:
         return BrokerFacts(identity, str(error))
@@ -259,18 +258,3 @@ async def _paused_groups(doors: ClusterDoors, address: str, peer: str) -> Sequen
         lambda page: page.groups,
     )
     return [group.consumer_group for group in groups if not group.consume_enabled]
-
-
-async def _replica_set(
-    doors: ClusterDoors, address: str, peer: str
-) -> GetReplicaSetResponse | None:
-    """The state of a broker's replicas; None without replicas."""
-    call = doors.replica_sets(address).GetReplicaSet(
-        GetReplicaSetRequest(), timeout=CALL_SECONDS_MAX
-    )
-    try:
-        return await answer_of(call, peer)
-    except CallError as error:
-        if error.reason == "FEATURE_NOT_AVAILABLE":
-            return None
-        raise
