@@ -83,7 +83,7 @@ def relay(
       ariane outbox relay shop --database postgresql+psycopg://shop@127.0.0.1/shop
       ariane outbox relay shop --until-empty -o json
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
-    from ariane_admin.asking import outbox_work  # noqa: PLC0415 - see above
+    from ariane_admin.commands.messaging import outbox_work  # noqa: PLC0415 - see above
 
     with outbox_work.sessions_of(database) as sessions:
         work = outbox_work.relayed(
@@ -112,7 +112,7 @@ def list_parked(*, name: str, topic: str, count: int, database: str, output: Out
       ariane outbox list shop
       ariane outbox list shop --topic paid-orders -o json
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
-    from ariane_admin.asking import outbox_work  # noqa: PLC0415 - see above
+    from ariane_admin.commands.messaging import outbox_work  # noqa: PLC0415 - see above
 
     with outbox_work.sessions_of(database) as sessions, sessions() as session:
         rows = outbox_work.parked_rows(session, name, topic, count + 1)
@@ -142,7 +142,7 @@ def requeue(
     if not row_ids:
         what = f"for {topic}" if topic else "of all topics"
         confirm(f"Send all parked messages of outbox {name} again, {what}?", yes=yes)
-    from ariane_admin.asking import outbox_work  # noqa: PLC0415 - see above
+    from ariane_admin.commands.messaging import outbox_work  # noqa: PLC0415 - see above
 
     with outbox_work.sessions_of(database) as sessions, sessions.begin() as session:
         count = outbox_work.requeued(session, name, row_ids, topic)
