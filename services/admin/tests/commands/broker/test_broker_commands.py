@@ -103,11 +103,12 @@ def test_the_doctor_names_what_does_not_answer(cluster, capfd):
 
 def test_an_address_of_another_process_is_called_so(cluster, capfd):
     broker = cluster.brokers[0].address
-    assert main(["topic", "list", "--name-servers", broker]) == ExitStatus.UNREACHABLE
-    [line] = capfd.readouterr().err.splitlines()
-    assert f"{broker} answers, and is no name server" in line
-    assert "--name-servers" in line
-    assert line.endswith("[NOT_NAME_SERVER]")
+    for text in ("topic list", "broker list", "broker show broker-a"):
+        assert main([*text.split(), "--name-servers", broker]) == ExitStatus.UNREACHABLE
+        [line] = capfd.readouterr().err.splitlines()
+        assert f"{broker} answers, and is no name server" in line
+        assert "--name-servers" in line
+        assert line.endswith("[NOT_NAME_SERVER]")
     # Beside one that is right it only costs a call.
     both = f"{broker},{cluster.name_servers}"
     assert main(["topic", "list", "--name-servers", both]) == ExitStatus.DONE
