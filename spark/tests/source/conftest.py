@@ -10,6 +10,29 @@ from ariane_spark.source.stream_reader import ArianeStreamReader
 PROJECTION = Projection.of(message_schema(["queueOffset"]))
 
 
+@pytest.fixture
+def growing(cluster):
+    """Makes a queue that gets two messages before each answer about times or groups."""
+
+    def make(*place_and_count):
+        *place, _ = place_and_count
+        queue = cluster.add(*place_and_count)
+
+        def after_two(ask):
+            def answer(*words):
+                cluster.add(*place, 2)
+                cluster.groups["live"] = {queue: len(cluster.queues[queue])}
+                return ask(*words)
+
+            return answer
+
+        cluster.offsets_at = after_two(cluster.offsets_at)
+        cluster.group_offsets = after_two(cluster.group_offsets)
+        return queue
+
+    return make
+
+
 class Clock:
     def __init__(self):
         self.now = 100.0

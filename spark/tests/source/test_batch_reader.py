@@ -66,6 +66,27 @@ def test_times_are_half_open_too(planned):
     assert planned(startingTimestamp="100") == [("broker-b", 10, 20)]
 
 
+@pytest.mark.parametrize(
+    ("given", "ranges"),
+    [
+        ({"endingTimestamp": "9999"}, [("broker-a", 0, 12)]),
+        ({"startingTimestamp": "50", "endingTimestamp": "9999"}, [("broker-a", 5, 14)]),
+        ({"startingTimestamp": "9999"}, []),
+        ({"group": "live"}, []),
+    ],
+)
+def test_a_queue_that_grows_while_its_ends_are_looked_for_is_no_loss(
+    connect, growing, given, ranges
+):
+    growing("orders", "broker-a", 0, 10)
+    options = read_options({"endpoints": "n:1", "topic": "orders", **given}, Use.BATCH_READ)
+
+    partitions = ArianeBatchReader(options, PROJECTION, connect).partitions()
+
+    found = [(p.queue.broker_name, p.begin, p.end) for part in partitions for p in part.ranges]
+    assert found == ranges
+
+
 def test_empty_ranges_are_no_partitions(planned):
     assert planned(startingOffsets=at(broker_a=10, broker_b=20)) == []
 

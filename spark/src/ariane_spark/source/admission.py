@@ -8,6 +8,7 @@ from ariane_record import QueueOffset
 from ariane_sdk import MessageQueue
 from ariane_spark.options.options import TriggerLimits
 from ariane_spark.positions.offsets import Bounds, Positions
+from ariane_spark.source.read_limits import ReadLimit, ReadMaxBytes, ReadMaxRows
 
 
 class Patience:
@@ -34,6 +35,32 @@ def backlog_of(start: Positions, bounds: Mapping[MessageQueue, Bounds]) -> int:
     return sum(
         max(0, kept.latest - start.get(queue, kept.earliest)) for queue, kept in bounds.items()
     )
+
+
+def limited(
+    start: Positions,
+    end: Positions,
+    bounds: Mapping[MessageQueue, Bounds],
+    limit: ReadLimit,
+    limits: TriggerLimits,
+) -> Positions:
+    """The end that both limits allow: the one from Spark, and the other one.
+
+    Args:
+        start: The start of each queue of ``end``.
+        end: The end of each queue without limits.
+        bounds: The kept ranges.
+        limit: Spark's limit.
+        limits: The user's limits.
+    """
+    records_max = limit.max_rows if isinstance(limit, ReadMaxRows) else limits.records_max
+    bytes_max = limit.max_bytes if isinstance(limit, ReadMaxBytes) else limits.bytes_max
+    if records_max is not None:
+        end = limit_by_count(start, end, records_max)
+    if bytes_max is not None:
+        sizes = {queue: kept.message_bytes for queue, kept in bounds.items()}
+        end = limit_by_bytes(start, end, sizes, bytes_max)
+    return end
 
 
 def limit_by_count(

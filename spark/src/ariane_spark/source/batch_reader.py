@@ -23,7 +23,7 @@ from ariane_spark.positions.position_rules import Edge
 from ariane_spark.positions.ranges import ranges_between
 from ariane_spark.records.columns import Projection
 from ariane_spark.source.data_loss import DataLossPolicy
-from ariane_spark.source.first_positions import resolve
+from ariane_spark.source.first_positions import bounds_around, resolve
 from ariane_spark.source.pace import Pace
 from ariane_spark.source.parallelism import cluster_parallelism
 from ariane_spark.source.range_reader import RangeReader
@@ -81,6 +81,9 @@ class ArianeBatchReader(DataSourceReader):
             )
         start = resolve(self._options.starting, bounds, cluster, unnamed=Edge.EARLIEST)
         end = resolve(self._options.ending, bounds, cluster, unnamed=Edge.LATEST)
+        bounds = bounds_around(
+            (start, end), bounds, lambda: self._options.selection.bounds(cluster)
+        )
         self._check_kept(start, end, bounds)
         return start, end, epochs_of(bounds)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from ariane_record import QueueOffset
 from ariane_sdk import MessageQueue
@@ -57,6 +57,30 @@ def resolve(
             stored = cluster.group_offsets(group, bounds)
             rest = {queue: kept for queue, kept in bounds.items() if queue not in stored}
             return stored | resolve(otherwise, rest, cluster, unnamed=unnamed)
+
+
+def bounds_around(
+    positions: Iterable[Positions],
+    bounds: Mapping[MessageQueue, Bounds],
+    ask_again: Callable[[], Mapping[MessageQueue, Bounds]],
+) -> dict[MessageQueue, Bounds]:
+    """The bounds by which positions are judged: newer ones, if some position is beyond these.
+
+    Positions of times and groups are asked for after the bounds; a busy queue has grown meanwhile.
+
+    Args:
+        positions: The positions, each for all queues of the bounds.
+        bounds: The bounds from which the positions follow.
+        ask_again: Returns the present bounds.
+    """
+    if all(each[queue] <= kept.latest for each in positions for queue, kept in bounds.items()):
+        return dict(bounds)
+    now = ask_again()
+    # Whether retention has passed a position meanwhile, tasks report.
+    return {
+        queue: now[queue]._replace(earliest=kept.earliest) if queue in now else kept
+        for queue, kept in bounds.items()
+    }
 
 
 def edge_of(kept: Bounds, edge: Edge) -> QueueOffset:

@@ -42,9 +42,9 @@ from ariane_spark.positions.partitions import plan_partitions
 from ariane_spark.positions.position_rules import Edge
 from ariane_spark.positions.ranges import QueueRange, ranges_between
 from ariane_spark.records.columns import Detail, Projection
-from ariane_spark.source.admission import Patience, backlog_of, limit_by_bytes, limit_by_count
+from ariane_spark.source.admission import Patience, backlog_of, limited
 from ariane_spark.source.data_loss import DataLossPolicy
-from ariane_spark.source.first_positions import resolve
+from ariane_spark.source.first_positions import bounds_around, resolve
 from ariane_spark.source.group_progress import GroupProgress
 from ariane_spark.source.pace import Pace
 from ariane_spark.source.parallelism import cluster_parallelism
@@ -111,13 +111,17 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 bounds = selection.bounds(cluster)
             selection.check_found(bounds)
             start = resolve(self._options.starting, bounds, cluster, unnamed=Edge.EARLIEST)
+            bounds = bounds_around([start], bounds, self._bounds_anew)
+            if self._target is not None:
+                # A run that ends is prepared before it is asked for its start, which may be later,
+                # and may know more brokers.
+                self._target = dict(bounds)
             self._initial = to_json(self._kept(start, bounds), epochs_of(bounds))
         return self._initial
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name.
         """Fix the offsets at which this run ends."""
-        self._bounds_until = float("-inf")
-        self._target = dict(self._current_bounds())
+        self._target = dict(self._bounds_anew())
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name.
         """The limit of a micro-batch, unless the trigger has one."""
@@ -143,7 +147,7 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not isinstance(limit, ReadAllAvailable):
             if self._target is None and not self._patience.is_over(backlog_of(begin, bounds)):
                 return start
-            end = self._limited(begin | new, end, bounds, limit)
+            end = limited(begin | new, end, bounds, limit, self._options.trigger)
         if end == begin:
             return start
         self._patience.begin_anew()
@@ -191,24 +195,6 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 start[queue] = min(max(start[queue], kept.earliest), kept.latest)
         return start
 
-    def _limited(
-        self,
-        begin: Positions,
-        end: Positions,
-        bounds: Mapping[MessageQueue, Bounds],
-        limit: ReadLimit,
-    ) -> Positions:
-        """The end that both limits allow: the one from Spark, and the other one."""
-        trigger = self._options.trigger
-        records_max = limit.max_rows if isinstance(limit, ReadMaxRows) else trigger.records_max
-        bytes_max = limit.max_bytes if isinstance(limit, ReadMaxBytes) else trigger.bytes_max
-        if records_max is not None:
-            end = limit_by_count(begin, end, records_max)
-        if bytes_max is not None:
-            sizes = {queue: kept.message_bytes for queue, kept in bounds.items()}
-            end = limit_by_bytes(begin, end, sizes, bytes_max)
-        return end
-
     def _ends(self, begin: Positions, bounds: Mapping[MessageQueue, Bounds]) -> Positions:
         """The present readable end of each queue."""
         ends = {}
@@ -244,8 +230,7 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 hidden.append(queue)
         if not hidden:
             return bounds
-        self._bounds_until = float("-inf")
-        now = self._current_bounds()
+        now = self._bounds_anew()
         bounds = bounds | {queue: now[queue] for queue in hidden if queue in now}
         if self._target is not None:
             self._target = bounds
@@ -334,6 +319,11 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._uncertain = cluster.uncertain_topics()
             self._bounds_until = self._monotonic() + self._options.offset_cache_ms / 1000
         return self._bounds
+
+    def _bounds_anew(self) -> dict[MessageQueue, Bounds]:
+        """The kept ranges of the queues, as they are now."""
+        self._bounds_until = float("-inf")
+        return self._current_bounds()
 
     def _bounds_at_start(self) -> dict[MessageQueue, Bounds]:
         """The kept ranges of all queues, once the name servers know all brokers.
