@@ -5,6 +5,7 @@ import json
 import logging
 import time
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import pytest
 from opentelemetry.sdk.metrics import MeterProvider
@@ -12,7 +13,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from rich.console import Console
 
 from ariane_sdk import Message, MessageQueue
-from ariane_spark import watched
+from ariane_spark import ProgressListener, watched
 from ariane_spark.progress.progress_displays import (
     LAG_METRIC,
     MESSAGES_METRIC,
@@ -50,6 +51,29 @@ def test_lag_follows_from_positions():
 
     assert found == QueryProgress("copy", 7, 3, {A: 3, B: 0}, {A: 4, B: 0})
     assert found.lag == 4
+
+
+def test_what_is_read_of_a_new_queue_counts():
+    end = {"orders": {"broker-a": {"0": 5}, "broker-b": {"0": 9, "begins": {"0": 2}}}}
+
+    found = query_progress("copy", 7, [Source(offsets(broker_a=2), json.dumps(end), None, 10)])
+
+    assert found.advance == {A: 3, B: 7}
+
+
+def test_a_query_that_was_started_before_it_was_watched_is_forgotten_at_its_end():
+    reader = InMemoryMetricReader()
+    metrics = ProgressMetrics(MeterProvider([reader]))
+    listener = ProgressListener([metrics])
+    source = Source(offsets(broker_a=2), offsets(broker_a=5), offsets(broker_a=9), 3)
+    told = SimpleNamespace(name="copy", id="1", runId="2", batchId=7, sources=[source])
+
+    listener.onQueryProgress(SimpleNamespace(progress=told))
+    assert points_of(reader)[LAG_METRIC] == {"broker-a": 4}
+    listener.onQueryTerminated(SimpleNamespace(runId="2"))
+
+    assert LAG_METRIC not in points_of(reader)
+    metrics.close()
 
 
 @pytest.mark.parametrize("other", [None, "17", '{"value": 3}', '{"t": {"0": 5}}', "no JSON"])

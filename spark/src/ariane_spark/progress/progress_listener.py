@@ -40,8 +40,11 @@ class ProgressListener(StreamingQueryListener):
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name.
         """Show a micro-batch."""
         told = event.progress
-        progress = query_progress(told.name or str(told.id), told.batchId, told.sources)
+        name = told.name or str(told.id)
+        progress = query_progress(name, told.batchId, told.sources)
         if progress is not None:
+            # A query that was started before it was watched.
+            self._names[str(told.runId)] = name
             for display in self._displays:
                 display.show(progress)
 

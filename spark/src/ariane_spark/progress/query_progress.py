@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ariane_sdk import MessageQueue
-from ariane_spark.positions.offsets import OffsetsMalformed, Positions, from_json
+from ariane_spark.positions.offsets import OffsetsMalformed, Positions, begins_of, from_json
 
 
 class SparkSourceProgress(Protocol):
@@ -67,11 +67,11 @@ def query_progress(
         end = _positions(source.endOffset)
         if not end:
             continue
-        start = _positions(source.startOffset)
+        # Of queues that the micro-batch was the first to read, its end says where they begin.
+        start = begins_of(json.loads(source.endOffset or "{}")) | _positions(source.startOffset)
         latest = _positions(source.latestOffset)
         row_count += source.numInputRows
         for queue, position in end.items():
-            # A new queue starts with an empty range: its first messages are read next.
             advance[queue] = max(0, position - start.get(queue, position))
             lags[queue] = max(0, latest.get(queue, position) - position)
     return QueryProgress(query, batch_id, row_count, advance, lags) if lags else None
