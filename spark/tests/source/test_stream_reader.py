@@ -66,6 +66,17 @@ def test_a_new_query_may_start_elsewhere(cluster, reader_with):
     assert reader_with(startingTimestamp="65").initialOffset() == offsets(broker_a=7, broker_b=7)
 
 
+def test_a_report_says_where_a_query_began_until_that_is_read(cluster, reader_with):
+    cluster.add("orders", "broker-a", 0, 10)
+    reader = reader_with(startingOffsets="earliest")
+    start = through_spark(reader.initialOffset())
+    end = through_spark(reader.latestOffset(start, ReadMaxRows(4)))
+
+    assert reader.reportLatestOffset() == {"orders": {"broker-a": {"0": 10, "begins": {"0": 0}}}}
+    reader.latestOffset(end, ReadMaxRows(4))
+    assert reader.reportLatestOffset() == offsets(broker_a=10)
+
+
 def test_nothing_new_is_the_start_itself(cluster, reader_with):
     cluster.add("orders", "broker-b", 0, 3)
     cluster.add("orders", "broker-a", 0, 3)

@@ -67,14 +67,21 @@ def query_progress(
         end = _positions(source.endOffset)
         if not end:
             continue
-        # Of queues that the micro-batch was the first to read, its end says where they begin.
-        start = begins_of(json.loads(source.endOffset or "{}")) | _positions(source.startOffset)
         latest = _positions(source.latestOffset)
+        # Of queues that the micro-batch was the first to read, its end says where they begin; of
+        # the first micro-batch, whose start Spark does not tell, the source does.
+        begun = _positions(source.startOffset) or _begins(source.latestOffset)
+        start = _begins(source.endOffset) | begun
         row_count += source.numInputRows
         for queue, position in end.items():
             advance[queue] = max(0, position - start.get(queue, position))
             lags[queue] = max(0, latest.get(queue, position) - position)
     return QueryProgress(query, batch_id, row_count, advance, lags) if lags else None
+
+
+def _begins(offsets: str | None) -> Positions:
+    """Where queues begin, as a source reports it; nowhere if the positions are of another kind."""
+    return begins_of(json.loads(offsets)) if offsets and _positions(offsets) else {}
 
 
 def _positions(offsets: str | None) -> Positions:

@@ -91,6 +91,7 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._repetition = Repetition(options.requests, sleep=sleep)
         self._loss = DataLossPolicy(fails=options.fail_on_data_loss)
         self._initial: OffsetsJson | None = None
+        self._begun: Positions = {}
         self._target: dict[MessageQueue, Bounds] | None = None
         self._bounds: dict[MessageQueue, Bounds] = {}
         self._bounds_until = float("-inf")
@@ -136,6 +137,7 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name.
         """The end of the next micro-batch; ``start`` itself if there is nothing to read."""
         begin = _from_checkpoint(start)
+        self._begun = begin if start == self._initial else {}
         # Spark calls this again when the micro-batch that ended here is done.
         self._progress.tell(begin, self._connect(self._options))
         bounds = self._current_bounds() if self._target is None else self._target
@@ -154,9 +156,14 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return to_json(end, epochs | epochs_of(bounds), new)
 
     def reportLatestOffset(self) -> OffsetsJson:  # noqa: N802 - Spark's name.
-        """The present ends of the queues; the query's progress shows them, which gives the lag."""
+        """The present ends of the queues; the query's progress shows them, which gives the lag.
+
+        With the first micro-batch of a query, of which Spark shows no start, it shows that as well.
+        """
         bounds = self._current_bounds()
-        return to_json({queue: kept.latest for queue, kept in bounds.items()}, epochs_of(bounds))
+        begins = {queue: begin for queue, begin in self._begun.items() if queue in bounds}
+        ends = {queue: kept.latest for queue, kept in bounds.items()}
+        return to_json(ends, epochs_of(bounds), begins)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """The partitions of a micro-batch, one for each task; on a replay this is called first."""
