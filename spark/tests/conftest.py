@@ -96,13 +96,13 @@ class MemoryCluster:
             for place, record in enumerate(self.queues[queue])
         ]
 
-    def bounds(self, topics) -> dict[MessageQueue, Bounds]:
+    def bounds(self, topics, *, lenient=False) -> dict[MessageQueue, Bounds]:
         self.questions += 1
         self._fail()
         found = {}
         for topic in topics:
             queues = {queue: records for queue, records in self.queues.items() if queue[0] == topic}
-            if not queues:
+            if not queues and not lenient:
                 raise RouteNotFound(f"no broker carries {topic}")
             for queue, records in queues.items():
                 earliest = self.earliest.get(queue, 0)

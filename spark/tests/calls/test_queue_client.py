@@ -20,7 +20,7 @@ from ariane_sdk.errors import (
 )
 from ariane_sdk.sync import ClusterClient, Producer
 from ariane_servicekit.running.processes import LocalCluster
-from ariane_spark.calls import connection
+from ariane_spark.calls import connection, queue_client
 from ariane_spark.calls.cluster import Fetch
 from ariane_spark.calls.connection import (
     check_name_servers,
@@ -145,6 +145,31 @@ def test_a_range_that_begins_beyond_the_end_is_refused_with_what_is_kept(queues,
 def test_a_topic_that_nobody_carries(queues):
     with pytest.raises(RouteNotFound):
         queues.bounds(["no-such-topic"])
+
+
+def test_topics_are_asked_for_at_once_and_may_be_missing(queues, new_topic, monkeypatch):
+    one, other = new_topic(), new_topic()
+    monkeypatch.setattr(queue_client, "TOPICS_ASKED_MAX", 2)
+    waits = []
+    result = queue_client._result
+    monkeypatch.setattr(
+        queue_client, "_result", lambda call, *peer: (waits.append(call), result(call, *peer))[1]
+    )
+    begun = []
+    begin = queues._begin
+    monkeypatch.setattr(
+        queues, "_begin", lambda *asked: (begun.append((asked[0], len(waits))), begin(*asked))[1]
+    )
+
+    found = queues.bounds([one, other, "no-such-topic"], lenient=True)
+
+    assert {queue.topic for queue in found} == {one, other}
+    assert len(found) == 8
+    # The second one before the first one has answered.
+    assert begun[:2] == [(one, 0), (other, 0)]
+    assert set(queues.offsets_at([one, other], 0)) == set(found)
+    with pytest.raises(RouteNotFound):
+        queues.bounds([one, "no-such-topic"])
 
 
 def test_one_of_the_name_servers_is_enough(local_cluster, topic):

@@ -111,9 +111,9 @@ def test_a_position_is_asked_for_again_at_the_next_primary(cluster, reader_with,
     reader = reader_with(sleep=waits.append)
     bounds = cluster.bounds
 
-    def bounds_of_the_former(topics):
+    def bounds_of_the_former(topics, **terms):
         cluster.bounds = bounds
-        found = bounds(topics)
+        found = bounds(topics, **terms)
         gone = ServiceUnavailable("elsewhere", reason="BROKER_NOT_PRIMARY", retriable=True)
         cluster.failures.append(gone)
         return found

@@ -7,10 +7,19 @@ streams, ends when nothing is read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Generator, Iterable, Mapping
+from collections.abc import (
+    Callable,
+    Collection,
+    Container,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+)
 from contextlib import closing
 from dataclasses import replace
-from typing import Any, Final, NamedTuple
+from functools import partial
+from typing import Any, Final, NamedTuple, NoReturn, TypeAlias
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
@@ -24,7 +33,13 @@ from ariane.common.v1.subscription_pb2 import (
 from ariane_record import QueueOffset
 from ariane_record.names import is_system_topic
 from ariane_sdk import MessageQueue
-from ariane_sdk.errors import ArianeError, CallError, ServiceUnavailable
+from ariane_sdk.errors import (
+    ArianeError,
+    CallError,
+    RouteNotFound,
+    ServiceUnavailable,
+    TopicNotFound,
+)
 from ariane_sdk.translation import error_from_rpc
 from ariane_spark.calls.channels import Channels
 from ariane_spark.calls.cluster import Fetch, RangeChunk
@@ -39,6 +54,12 @@ from ariane_spark.positions.offsets import Bounds, Positions
 from ariane_spark.positions.ranges import QueueRange
 from ariane_spark.records.columns import Detail
 from ariane_wire import CallFailed
+
+TOPICS_ASKED_MAX: Final = 64
+"""About how many topics brokers are asked at the same time."""
+
+_Answers: TypeAlias = dict[str, Any]
+"""Answers by broker name."""
 
 _PULL_RANGE: Final = "/ariane.broker.v1.PullService/PullRange"
 
@@ -96,27 +117,32 @@ class QueueClient:
         """Used topics that may have more brokers than the name servers know yet."""
         return self._routes.uncertain_topics()
 
-    def bounds(self, topics: Iterable[str]) -> dict[MessageQueue, Bounds]:
+    def bounds(self, topics: Iterable[str], *, lenient: bool = False) -> dict[MessageQueue, Bounds]:
         """The bounds of all readable queues of some topics.
+
+        Args:
+            topics: The topics.
+            lenient: Whether topics may be missing.
 
         Raises:
             ArianeError: A topic does not exist, or a broker does not answer.
         """
-        found = {}
-        for topic in topics:
-            request = pull.ListQueueBoundsRequest(topic=topic)
-            answers: dict[str, pull.ListQueueBoundsResponse] = self._ask_brokers(
-                topic, lambda stub: stub.ListQueueBounds, request
+        answers: Iterator[tuple[str, str, pull.ListQueueBoundsResponse]] = self._ask_brokers(
+            topics,
+            lambda stub: stub.ListQueueBounds,
+            lambda topic: pull.ListQueueBoundsRequest(topic=topic),
+            lenient=lenient,
+        )
+        return {
+            MessageQueue(topic, broker_name, queue.queue_id): Bounds(
+                QueueOffset(queue.min_queue_offset),
+                QueueOffset(queue.max_queue_offset),
+                queue.size_bytes,
+                queue.log_epoch,
             )
-            for broker_name, answer in answers.items():
-                for queue in answer.queues:
-                    found[MessageQueue(topic, broker_name, queue.queue_id)] = Bounds(
-                        QueueOffset(queue.min_queue_offset),
-                        QueueOffset(queue.max_queue_offset),
-                        queue.size_bytes,
-                        queue.log_epoch,
-                    )
-        return found
+            for topic, broker_name, answer in answers
+            for queue in answer.queues
+        }
 
     def offsets_at(self, topics: Iterable[str], timestamp_ms: int) -> Positions:
         """For each queue the first message stored at or after a time, or else its end.
@@ -126,19 +152,18 @@ class QueueClient:
         """
         moment = Timestamp()
         moment.FromMilliseconds(timestamp_ms)
-        found = {}
-        for topic in topics:
-            request = pull.FindQueueOffsetsRequest(
+        answers: Iterator[tuple[str, str, pull.FindQueueOffsetsResponse]] = self._ask_brokers(
+            topics,
+            lambda stub: stub.FindQueueOffsets,
+            lambda topic: pull.FindQueueOffsetsRequest(
                 topic=topic, time=moment, boundary=pull.TIME_BOUNDARY_LOWER
-            )
-            answers: dict[str, pull.FindQueueOffsetsResponse] = self._ask_brokers(
-                topic, lambda stub: stub.FindQueueOffsets, request
-            )
-            for broker_name, answer in answers.items():
-                for queue in answer.queues:
-                    name = MessageQueue(topic, broker_name, queue.queue_id)
-                    found[name] = QueueOffset(queue.queue_offset)
-        return found
+            ),
+        )
+        return {
+            MessageQueue(topic, broker_name, queue.queue_id): QueueOffset(queue.queue_offset)
+            for topic, broker_name, answer in answers
+            for queue in answer.queues
+        }
 
     def group_offsets(self, group: str, queues: Collection[MessageQueue]) -> Positions:
         """The consumer offsets of a group; queues without an offset are missing.
@@ -247,25 +272,72 @@ class QueueClient:
             stream.call.cancel()  # Harmless at the end; earlier, it stops the broker.
 
     def _ask_brokers(
-        self, topic: str, method: Callable[[PullServiceStub], Any], request: Any
-    ) -> dict[str, Any]:
-        """The answers of a topic's brokers, by name; all are asked at the same time."""
+        self,
+        topics: Iterable[str],
+        method: Callable[[PullServiceStub], Any],
+        request_of: Callable[[str], Any],
+        *,
+        lenient: bool = False,
+    ) -> Iterator[tuple[str, str, Any]]:
+        """Topic, broker name and answer of the brokers of some topics, asked at the same time.
 
-        def ask_all() -> dict[str, Any]:
-            addresses = self._routes.addresses(topic)
-            calls = {
-                name: method(PullServiceStub(self._channels.to(address))).future(
-                    request, timeout=self._timeout_s
-                )
-                for name, address in addresses.items()
-            }
+        Args:
+            topics: The topics.
+            method: What to ask.
+            request_of: The request for a topic.
+            lenient: Whether topics may be missing.
+        """
+        left = list(topics)
+        while left:
+            some, left = left[:TOPICS_ASKED_MAX], left[TOPICS_ASKED_MAX:]
+            asked = [
+                (topic, self._asked(topic, partial(self._begin, topic, method, request_of(topic))))
+                for topic in some
+            ]
+            for topic, answers in asked:
+                try:
+                    found = self._repetition.ask(answers)
+                except (RouteNotFound, TopicNotFound):
+                    if not lenient:
+                        raise
+                else:
+                    yield from ((topic, broker_name, each) for broker_name, each in found.items())
+
+    def _asked(
+        self, topic: str, begin: Callable[[], Callable[[], _Answers]]
+    ) -> Callable[[], _Answers]:
+        """Ask now; return a function that waits for the answers, and asks anew if called again."""
+        begun: list[Callable[[], _Answers]] = []
+        try:
+            begun.append(begin())
+        except ArianeError as error:
+            begun.append(partial(_fail, error))  # Raised where the answers are waited for.
+
+        def answers() -> _Answers:
             try:
-                return {name: _result(call, name, addresses[name]) for name, call in calls.items()}
+                return (begun.pop() if begun else begin())()
             except BaseException:
                 self._routes.forget(topic)
                 raise
 
-        return self._repetition.ask(ask_all)
+        return answers
+
+    def _begin(
+        self, topic: str, method: Callable[[PullServiceStub], Any], request: Any
+    ) -> Callable[[], _Answers]:
+        """Ask all brokers of a topic; return a function that waits for their answers, by name."""
+        addresses = self._routes.addresses(topic)
+        calls = {
+            name: method(PullServiceStub(self._channels.to(address))).future(
+                request, timeout=self._timeout_s
+            )
+            for name, address in addresses.items()
+        }
+        return lambda: {name: _result(call, name, addresses[name]) for name, call in calls.items()}
+
+
+def _fail(error: ArianeError) -> NoReturn:
+    raise error
 
 
 def _filter_of(fetch: Fetch) -> FilterExpression | None:

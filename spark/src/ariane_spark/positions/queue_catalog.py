@@ -26,8 +26,12 @@ class QueueCatalog(Protocol):
         routes may be old.
         """
 
-    def bounds(self, topics: Iterable[str]) -> dict[MessageQueue, Bounds]:
+    def bounds(self, topics: Iterable[str], *, lenient: bool = False) -> dict[MessageQueue, Bounds]:
         """The bounds of all readable queues of some topics.
+
+        Args:
+            topics: The topics.
+            lenient: Whether topics may be missing.
 
         Raises:
             ArianeError: A topic does not exist, or a broker does not answer.

@@ -7,14 +7,12 @@ time.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
 
 from ariane_sdk import MessageQueue
-from ariane_sdk.errors import RouteNotFound, TopicNotFound
 from ariane_spark.errors import QueueNotFound
 from ariane_spark.positions.offsets import Bounds
 from ariane_spark.positions.queue_catalog import QueueCatalog
@@ -44,7 +42,7 @@ class NamedTopics:
         Raises:
             ArianeError: A topic does not exist, or a broker does not answer.
         """
-        return _bounds_of_found(catalog, self.topics) if lenient else catalog.bounds(self.topics)
+        return catalog.bounds(self.topics, lenient=lenient)
 
     def check_found(self, found: Mapping[MessageQueue, Bounds]) -> None:
         """Do nothing: a missing topic is an error already."""
@@ -83,7 +81,7 @@ class TopicPattern:
         Raises:
             ArianeError: No name server or broker answers.
         """
-        return _bounds_of_found(catalog, filter(self.admits, catalog.topics()))
+        return catalog.bounds(filter(self.admits, catalog.topics()), lenient=True)
 
     def check_found(self, found: Mapping[MessageQueue, Bounds]) -> None:
         """Check that some topic matches when a read begins.
@@ -120,7 +118,7 @@ class AssignedQueues:
             ArianeError: A topic does not exist, or a broker does not answer.
         """
         topics = sorted({queue.topic for queue in self.queues})
-        found = _bounds_of_found(catalog, topics) if lenient else catalog.bounds(topics)
+        found = catalog.bounds(topics, lenient=lenient)
         return {queue: kept for queue, kept in found.items() if queue in self.queues}
 
     def check_found(self, found: Mapping[MessageQueue, Bounds]) -> None:
@@ -134,15 +132,6 @@ class AssignedQueues:
             raise QueueNotFound(
                 f"the option 'assign' names {', '.join(map(str, missing))}, which no broker carries"
             )
-
-
-def _bounds_of_found(catalog: QueueCatalog, topics: Iterable[str]) -> dict[MessageQueue, Bounds]:
-    """The bounds of the queues of the topics that exist."""
-    found: dict[MessageQueue, Bounds] = {}
-    for topic in topics:
-        with suppress(RouteNotFound, TopicNotFound):
-            found |= catalog.bounds([topic])
-    return found
 
 
 QueueSelection: TypeAlias = NamedTopics | TopicPattern | AssignedQueues
