@@ -117,6 +117,8 @@ def test_times(text, timestamp_ms):
         ({"startingTimestamp": "yesterday"}, "startingTimestamp", "nor ISO 8601"),
         ({"startingTimestamp": "2013-02-08T05:00:00"}, "startingTimestamp", "with an offset"),
         ({"startingTimestamp": "9" * 5000}, "startingTimestamp", "before the year 10000"),
+        ({"startingTimestamp": "9999-12-31T23:59:59.9999Z"}, "startingTimestamp", "year 10000"),
+        ({"endingTimestamp": "9999-12-31T23:00:00-05:00"}, "endingTimestamp", "year 10000"),
         ({"endingTimestamp": "253402300800000"}, "endingTimestamp", "before the year 10000"),
         (
             {"startingTimestamp": "1", "startingOffsets": "earliest"},

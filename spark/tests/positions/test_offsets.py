@@ -71,6 +71,8 @@ def test_a_person_may_write_nested_or_flat():
         ('{"orders": {"broker-a": {"0": true}}}', "True is no queue offset"),
         ('{"orders": {"broker-a": {"0": 1, "0": 2}}}', "a name comes twice"),
         ("[" * 100_000, "no JSON: maximum recursion depth"),
+        ("9" * 5000, "no JSON: Exceeds the limit"),
+        ('{"orders": {"broker-a": {"%s": 23}}}' % ("9" * 5000), "is no queue id"),
         ('{"orders/0": 23}', "a flat entry is named"),
         ('{"orders/a/0": 1, "orders/a/b/0": 2}', "a flat entry is named"),
     ],

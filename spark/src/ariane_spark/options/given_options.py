@@ -145,6 +145,10 @@ def timestamp_ms_of(name: str, text: str) -> int:
                 name, f"{text} is no number of milliseconds since 1970 before the year 10000"
             )
         return int(text)
+    return _iso_ms_of(name, text)
+
+
+def _iso_ms_of(name: str, text: str) -> int:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -157,6 +161,8 @@ def timestamp_ms_of(name: str, text: str) -> int:
         )
     # Upwards: a message of the same millisecond may have been stored before this moment.
     since_epoch_ms = -((_EPOCH - moment) // timedelta(milliseconds=1))
+    if since_epoch_ms > TIMESTAMP_MS_MAX:
+        raise OptionIllegal(name, f"{text!r} is not before the year 10000 in UTC")
     return max(0, since_epoch_ms)
 
 

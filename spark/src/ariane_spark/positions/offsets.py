@@ -30,6 +30,9 @@ LOG_EPOCH: Final = "logEpoch"
 BEGINS: Final = "begins"
 """The key of the begins of new queues among the queue ids of a broker."""
 
+QUEUE_ID_DIGITS_MAX: Final = 9
+"""A topic has far fewer queues."""
+
 LATEST: Final = QueueOffset(-1)
 """The readable end of a queue, in offsets of users."""
 
@@ -203,7 +206,9 @@ def parse_queues(text: str) -> frozenset[MessageQueue]:
 def _parse(text: str) -> Any:
     try:
         return json.loads(text, object_pairs_hook=_without_repeats)
-    except (json.JSONDecodeError, RecursionError) as error:
+    except OffsetsMalformed:
+        raise
+    except (ValueError, RecursionError) as error:  # Also a number of thousands of digits.
         raise OffsetsMalformed(f"no JSON: {error}") from error
 
 
@@ -219,7 +224,7 @@ def _by_queue(nested: Any) -> Iterator[tuple[MessageQueue, Any]]:
 
 
 def _queue_id(text: str, place: str) -> int:
-    if not (text.isascii() and text.isdigit()):
+    if not (text.isascii() and text.isdigit() and len(text) <= QUEUE_ID_DIGITS_MAX):
         raise OffsetsMalformed(f"{place}/{text}: {text!r} is no queue id")
     return int(text)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ariane_sdk import MessageQueue
-from ariane_spark.positions.offsets import OffsetsMalformed, Positions, begins_of, from_json
+from ariane_spark.positions.offsets import Positions, begins_of, from_json
 
 
 class SparkSourceProgress(Protocol):
@@ -89,5 +89,5 @@ def _positions(offsets: str | None) -> Positions:
     try:
         nested = json.loads(offsets or "null")
         return from_json(nested) if nested else {}
-    except (json.JSONDecodeError, RecursionError, OffsetsMalformed):
+    except (ValueError, RecursionError):
         return {}
