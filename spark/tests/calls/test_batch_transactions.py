@@ -8,6 +8,8 @@ import pytest
 
 from ariane.broker.v1.sink_service_pb2 import NoteSinkHomeRequest, SinkHome
 from ariane.broker.v1.sink_service_pb2_grpc import SinkServiceStub
+from ariane.broker.v1.topic_service_pb2 import CreateTopicRequest, Topic
+from ariane.broker.v1.topic_service_pb2_grpc import TopicServiceStub
 from ariane_sdk import Message
 from ariane_sdk.errors import (
     ArianeError,
@@ -160,6 +162,36 @@ def test_a_sink_may_leave_brokers_out(calls, topic, stage, client):
     assert not calls.commit(SinkBatch(sink, 0), parts, Contents(300, 1))
     with pytest.raises(QueueNotFound, match="none of broker-x is a broker of"):
         calls.home_of(Sink(f"{uuid4()}/{topic}", topic, ("broker-x",)))
+
+
+def test_bad_rows_go_to_brokers_of_the_sink_only(calls, topic, client, stage_on):
+    for broker in client.list_brokers():
+        with blocking.insecure_channel(broker.address) as channel:
+            own = Topic(topic=f"{topic}-{broker.broker_name}")
+            TopicServiceStub(channel).CreateTopic(CreateTopicRequest(topic=own), timeout=60)
+    here, elsewhere = f"{topic}-broker-b", f"{topic}-broker-a"
+    sink = Sink(f"{uuid4()}/{here}", here)
+
+    parts = stage_on(sink, topic)
+
+    assert [part.broker_name for part in parts] == ["broker-b"]
+    assert not calls.commit(SinkBatch(sink, 0), parts, Contents(300, 1))
+    with pytest.raises(QueueNotFound, match=f"{elsewhere} has no queue .* broker of topic {here}"):
+        stage_on(sink, elsewhere)
+
+
+@pytest.fixture
+def stage_on(calls, ddl):
+    """Stage 300 rows of a sink in a topic that need not be its own."""
+
+    def stage(sink, topic):
+        staged = StagedAttempt(calls, SinkBatch(sink, 0), 0, name="test", block_bytes_max=1024)
+        rows = pa.record_batch({"body": pa.array(map(str, range(300)))})
+        for part in RowPlan.of(ddl("body string"), topic).tables(rows, IdentitySeed("test"), 0):
+            staged.add(part)
+        return staged.finish()
+
+    return stage
 
 
 @pytest.fixture

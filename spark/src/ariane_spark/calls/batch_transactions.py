@@ -92,13 +92,18 @@ class BatchTransactions:
         Brokers that did not answer when the sink's home was asked for are left out.
 
         Raises:
-            ArianeError: The topic does not exist, or no name server answers.
+            ArianeError: A topic does not exist, or no name server answers.
             QueueNotFound: It has no queue on a broker of the sink.
         """
         queues = self._repetition.ask(lambda: self._routes.write_queues(topic))
         found = [queue for queue in queues if sink.has(queue.broker_name)]
+        brokers = ", ".join(sink.brokers) or "any broker"
+        if sink.topic not in {None, topic}:
+            # Only brokers of its own topic know a sink; this is the topic of its bad rows.
+            known = self._repetition.ask(lambda: self._addresses(sink))
+            found = [queue for queue in found if queue.broker_name in known]
+            brokers = f"a broker of topic {sink.topic}"
         if not found:
-            brokers = ", ".join(sink.brokers) or "any broker"
             raise QueueNotFound(f"topic {topic} has no queue to write on {brokers}")
         near = [queue for queue in found if queue.broker_name not in self._silent]
         return sorted(near or found, key=lambda queue: (queue.queue_id, queue.broker_name))
