@@ -201,7 +201,7 @@ def test_a_queue_that_grows_while_its_start_is_looked_for_is_no_loss(
         reader_with(startingOffsets=json.dumps(offsets(broker_a=99))).initialOffset()
 
 
-def test_a_run_that_ends_has_its_start_before_its_end(cluster, reader_with):
+def test_a_run_that_ends_has_its_start_before_its_end(cluster, reader_with, caplog):
     """Spark has it prepared first, and asks for the start later, maybe much later."""
     cluster.add("orders", "broker-a", 0, 10)
     cluster.uncertain = frozenset({"orders"})
@@ -213,6 +213,7 @@ def test_a_run_that_ends_has_its_start_before_its_end(cluster, reader_with):
 
     reader = reader_with(sleep=sleep)
     reader.prepareForTriggerAvailableNow()
+    assert "brokers of orders may be missing" in caplog.text
 
     start = through_spark(reader.initialOffset())
 

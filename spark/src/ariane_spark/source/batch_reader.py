@@ -22,7 +22,7 @@ from ariane_spark.positions.partitions import plan_partitions
 from ariane_spark.positions.position_rules import Edge
 from ariane_spark.positions.ranges import ranges_between
 from ariane_spark.records.columns import Projection
-from ariane_spark.source.data_loss import DataLossPolicy
+from ariane_spark.source.data_loss import DataLossPolicy, warn_of_missing_brokers
 from ariane_spark.source.first_positions import bounds_around, resolve
 from ariane_spark.source.pace import Pace
 from ariane_spark.source.parallelism import cluster_parallelism
@@ -73,12 +73,7 @@ class ArianeBatchReader(DataSourceReader):
     def _positions(self, cluster: Cluster) -> tuple[Positions, Positions, LogEpochs]:
         bounds = self._options.selection.bounds(cluster)
         self._options.selection.check_found(bounds)
-        uncertain = cluster.uncertain_topics()
-        if topics := {queue.topic for queue in bounds if queue.topic in uncertain}:
-            _log.warning(
-                "name servers have just started, or do not answer; brokers of %s may be missing",
-                ", ".join(sorted(topics)),
-            )
+        warn_of_missing_brokers(bounds, cluster.uncertain_topics())
         start = resolve(self._options.starting, bounds, cluster, unnamed=Edge.EARLIEST)
         end = resolve(self._options.ending, bounds, cluster, unnamed=Edge.LATEST)
         bounds = bounds_around(

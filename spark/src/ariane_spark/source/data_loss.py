@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Container, Iterable
 from typing import Final, NoReturn
 
 from ariane_record.counted import are, counted
@@ -128,6 +129,20 @@ class DataLossPolicy:
         if text not in self._said:
             self._said.add(text)
             _log.warning("%s", text)
+
+
+def warn_of_missing_brokers(queues: Iterable[MessageQueue], uncertain: Container[str]) -> None:
+    """Say in the log that what is read once may not be all.
+
+    Args:
+        queues: The queues that are known.
+        uncertain: Topics of which name servers may not know all brokers yet.
+    """
+    if topics := sorted({queue.topic for queue in queues if queue.topic in uncertain}):
+        _log.warning(
+            "name servers have just started, or do not answer; brokers of %s may be missing",
+            ", ".join(topics),
+        )
 
 
 def _fail(text: str) -> NoReturn:

@@ -43,7 +43,7 @@ from ariane_spark.positions.position_rules import Edge
 from ariane_spark.positions.ranges import QueueRange, ranges_between
 from ariane_spark.records.columns import Detail, Projection
 from ariane_spark.source.admission import Patience, backlog_of, limited
-from ariane_spark.source.data_loss import DataLossPolicy
+from ariane_spark.source.data_loss import DataLossPolicy, warn_of_missing_brokers
 from ariane_spark.source.first_positions import bounds_around, resolve
 from ariane_spark.source.group_progress import GroupProgress
 from ariane_spark.source.pace import Pace
@@ -123,6 +123,7 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name.
         """Fix the offsets at which this run ends."""
         self._target = dict(self._bounds_anew())
+        warn_of_missing_brokers(self._target, self._uncertain)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name.
         """The limit of a micro-batch, unless the trigger has one."""
