@@ -7,6 +7,7 @@ import threading
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from ariane.broker.v1 import client_service_pb2 as client_pb
 from ariane.broker.v1 import offset_service_pb2 as offset_pb
 from ariane_storage.state_file import StateFile
 
@@ -39,6 +40,33 @@ async def test_all_offsets_of_a_group(broker):
         ("orders", 0),
         ("orders", 1),
     ]
+
+
+async def test_a_stream_query_does_not_move_offsets_under_members(broker, refused):
+    """They would skip what only the query has read."""
+    await broker.create_topic("orders")
+    await broker.store("orders", [b"a", b"b"])
+    await broker.store_offset("group", "orders", 0, 1)
+    call = broker.clients.Attach()
+    memberships = [client_pb.Membership(consumer_group="group")]
+    hello = client_pb.ClientHello(client_id="a", memberships=memberships)
+    await call.write(client_pb.AttachRequest(hello=hello))
+    assert (await call.read()).HasField("accepted")
+
+    def stored(group):
+        offset = offset_pb.QueueConsumerOffset(topic="orders", queue_offset=2)
+        return broker.offsets.StoreConsumerOffsets(
+            offset_pb.StoreConsumerOffsetsRequest(
+                consumer_group=group, offsets=[offset], stream_engine="Spark 4.3.0"
+            )
+        )
+
+    failure = await refused(stored("group"))
+
+    assert (failure.reason, failure.metadata["member_count"]) == ("GROUP_IN_USE", "1")
+    assert await broker.known_offset("group", "orders") == 1
+    assert not (await stored("other")).refused
+    call.cancel()
 
 
 async def test_offsets_are_refused_one_by_one(broker, reason_of):

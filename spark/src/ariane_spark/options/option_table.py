@@ -204,7 +204,8 @@ OPTIONS: Final = (
         "commitGroup",
         (Use.STREAM_READ,),
         "Store the progress of the query as the offsets of this consumer group, so that the"
-        " queue's own tools show its lag. They are never read back: only the checkpoint counts.",
+        " queue's own tools show its lag. They are never read back: only the checkpoint counts."
+        " Nothing is stored in a group that has members.",
     ),
     Option(
         "minPartitions",

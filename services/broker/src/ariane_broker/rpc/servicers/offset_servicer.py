@@ -16,6 +16,7 @@ from ariane_broker.clients.deaths.client_work import GroupQueue
 from ariane_broker.clients.room import ClientsRoom
 from ariane_broker.consuming.offset_changes import OffsetToStore, StoreRule
 from ariane_broker.consuming.offset_queries import Backlog, KnownOffset
+from ariane_broker.errors.public_errors import group_in_use
 from ariane_broker.groups.consumer_offsets import GroupOffset
 from ariane_broker.groups.stream_queries import StreamQueries, StreamQuery, checked_engine
 from ariane_broker.log.log_epochs import LogEpochs
@@ -43,6 +44,7 @@ class OffsetServicer(OffsetServiceServicer):
         self._queries = clients.offset_queries
         self._deletion = clients.offset_deletion
         self._members = clients.members
+        self._clients = clients.table
         self._unread = clients.unread
         self._epochs = epochs
         self._standings = standings
@@ -82,6 +84,9 @@ class OffsetServicer(OffsetServiceServicer):
     ) -> offset_pb.StoreConsumerOffsetsResponse:
         """Store offsets."""
         engine = checked_engine(request.stream_engine)
+        if engine and (members := self._clients.members(request.consumer_group)):
+            # They would skip what only the query has read.
+            raise group_in_use(request.consumer_group, len(members))
         wanted = await in_turns(starmap(_offset_to_store, enumerate(request.offsets)))
         refused = await self._changes.store(
             request.consumer_group,
