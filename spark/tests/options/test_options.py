@@ -110,6 +110,7 @@ def test_times(text, timestamp_ms):
         ({"endpoints": "a:65536"}, "endpoints", "not of the form host:port"),
         ({"topic": "orders,refunds"}, "topic", "several go into 'topics'"),
         ({"topics": "a,b"}, "topics", "contradicts 'topic'"),
+        ({"topic": "orders!"}, "topic", "'orders!'"),
         ({"startingOffsets": "latest"}, "startingOffsets", "reads nothing"),
         ({"endingOffsets": "earliest"}, "endingOffsets", "reads nothing"),
         ({"startingOffsets": "newest"}, "startingOffsets", "neither earliest nor latest"),
@@ -197,6 +198,15 @@ def test_writing():
         write_options({**NEEDED, "sinkId": "s"})
     with pytest.raises(OptionIllegal, match="each task has one request under way"):
         write_options({**exactly, "maxInFlight": "2"})
+    aside = {"onBadRow": "deadLetter", "deadLetterTopic": "aside"}
+    assert write_options({**NEEDED, **aside}).dead_letter_topic == "aside"
+    for wrong, text in (
+        ({"topic": "orders!"}, "'topic': .*'orders!'"),  # Else all rows would be bad ones.
+        ({"deadLetterTopic": "a b"}, "'deadLetterTopic': .*'a b'"),
+        ({"deadLetterTopic": "orders"}, "the topic of the good rows"),
+    ):
+        with pytest.raises(OptionIllegal, match=text):
+            write_options({**NEEDED, **aside, **wrong})
     with pytest.raises(OptionIllegal, match="'maybe' is neither"):
         write_options({**NEEDED, "deliveryGuarantee": "maybe"})
 

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from typing import Final
 
 from ariane_record import IllegalName
-from ariane_record.names import check_group_name
+from ariane_record.names import check_group_name, check_topic_name
 from ariane_spark.errors import FeatureNotAvailable, OptionIllegal, UnknownOption
 from ariane_spark.options.option_table import FOREIGN_NAMES, OPTION_BY_KEY, OPTIONS, Use
 
@@ -89,6 +89,11 @@ class GivenOptions:
             raise OptionIllegal(name, f"{value!r} holds an empty name or one twice")
         return names
 
+    def topic_name(self, name: str) -> str | None:
+        """The value as the name of a topic."""
+        value = self.text(name)
+        return value and checked_topic(name, value)
+
     def group_name(self, name: str) -> str | None:
         """The value as the name of a consumer group."""
         value = self.text(name)
@@ -127,6 +132,18 @@ class GivenOptions:
         if match is None or unit is None:
             raise OptionIllegal(name, f"{value!r} is no time span such as '500ms', '10s' or '15m'")
         return int(match[1]) * _UNIT_MS[unit]
+
+
+def checked_topic(name: str, topic: str) -> str:
+    """The name of a topic in an option.
+
+    Raises:
+        OptionIllegal: It cannot be one.
+    """
+    try:
+        return check_topic_name(topic, system=True)
+    except IllegalName as error:
+        raise OptionIllegal(name, str(error)) from None
 
 
 def timestamp_ms_of(name: str, text: str) -> int:

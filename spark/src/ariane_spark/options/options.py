@@ -11,7 +11,7 @@ from ariane_record.control_characters import holds_control_character
 from ariane_spark.errors import OptionIllegal
 from ariane_spark.options.access_options import NO_ACCESS, JobAccess, access_options
 from ariane_spark.options.endpoint_options import endpoints_of, otlp_endpoint_of
-from ariane_spark.options.given_options import GivenOptions
+from ariane_spark.options.given_options import GivenOptions, checked_topic
 from ariane_spark.options.option_table import Use
 from ariane_spark.options.position_options import check_order, ending_rule, starting_rule
 from ariane_spark.positions.offsets import OffsetsMalformed, parse_queues
@@ -182,8 +182,9 @@ def _selection(options: GivenOptions) -> QueueSelection:
         case text if chosen == "topic":
             if "," in text:
                 raise OptionIllegal("topic", "is one name; several go into 'topics'")
-            return NamedTopics((text,))
-    return NamedTopics(options.names("topics") or ())
+            return NamedTopics((checked_topic(chosen, text),))
+    names = options.names("topics") or ()
+    return NamedTopics(tuple(checked_topic("topics", name) for name in names))
 
 
 def _condition(options: GivenOptions) -> str:

@@ -108,7 +108,7 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
         )
     return WriteOptions(
         endpoints=endpoints_of(options),
-        topic=options.text("topic"),
+        topic=options.topic_name("topic"),
         exactly_once=exactly_once,
         sink_id=_name_of_write(options, "sinkId", exactly_once=exactly_once),
         sink_brokers=_sink_brokers(options, exactly_once=exactly_once),
@@ -127,11 +127,13 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
 
 def _dead_letter_topic(options: GivenOptions) -> str | None:
     wanted = options.text("onBadRow") or FAIL
-    topic = options.text("deadLetterTopic")
+    topic = options.topic_name("deadLetterTopic")
     if wanted not in {FAIL, DEAD_LETTER}:
         raise OptionIllegal("onBadRow", f"{wanted!r} is neither {FAIL!r} nor {DEAD_LETTER!r}")
     if (topic is not None) != (wanted == DEAD_LETTER):
         raise OptionIllegal("deadLetterTopic", f"goes together with onBadRow={DEAD_LETTER!r}")
+    if topic is not None and topic == options.text("topic"):
+        raise OptionIllegal("deadLetterTopic", "is the topic of the good rows; name another one")
     return topic
 
 
