@@ -58,11 +58,12 @@ class DefaultSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """The reader for a single read."""
         from ariane_spark.options.option_table import Use
-        from ariane_spark.options.options import read_options
+        from ariane_spark.options.options import check_columns, read_options
         from ariane_spark.records.columns import Projection
         from ariane_spark.source.batch_reader import ArianeBatchReader
 
         options = read_options(self.options, Use.BATCH_READ)
+        check_columns(self.options, schema.fieldNames())
         self._forget_secrets()
         return ArianeBatchReader(options, Projection.of(schema))
 
@@ -77,13 +78,14 @@ class DefaultSource(DataSource):
         from ariane_spark.errors import ArianeSparkError
         from ariane_spark.options.early_checks import RefusedStreamReader
         from ariane_spark.options.option_table import Use
-        from ariane_spark.options.options import read_options
+        from ariane_spark.options.options import check_columns, read_options
         from ariane_spark.records.columns import Projection
         from ariane_spark.source.read_limits import PASSES_LIMITS
         from ariane_spark.source.stream_reader import ArianeStreamReader
 
         try:
             options = read_options(self.options, Use.STREAM_READ)
+            check_columns(self.options, schema.fieldNames())
             self._forget_secrets()
             reader = ArianeStreamReader(options, Projection.of(schema))
         except ArianeSparkError as error:

@@ -16,6 +16,7 @@ from ariane_spark.options.given_options import GivenOptions
 from ariane_spark.options.option_table import OPTIONS, Use
 from ariane_spark.options.options import (
     TriggerLimits,
+    check_columns,
     column_names,
     read_options,
 )
@@ -231,6 +232,16 @@ def test_compression_is_that_of_producers():
 def test_columns_are_known_before_the_use_is():
     assert column_names({}) is None
     assert column_names({"topic": "x", "columns": "body, queueId"}) == ("body", "queueId")
+    with pytest.raises(OptionIllegal, match="contradicts 'columns'"):
+        column_names({"columns": "body", "includeProperties": "false"})
+
+
+def test_columns_and_a_schema_agree():
+    for given in ({}, {"Columns": "Body, queueId"}, {"includeProperties": "false"}):
+        check_columns(given, ["body", "queueid"])
+    for columns in ("body", "queueId, body", "body, queueId, tag"):
+        with pytest.raises(OptionIllegal, match="other columns than the schema"):
+            check_columns({"columns": columns}, ["body", "queueId"])
 
 
 def test_errors_survive_the_way_between_processes():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -149,11 +149,28 @@ def column_names(given: Mapping[str, str]) -> tuple[str, ...] | None:
     some = {name: value for name, value in given.items() if name.lower() in chosen}
     options = GivenOptions(some, Use.BATCH_READ)
     names = options.names("columns")
+    if names is not None and options.text("includeProperties") is not None:
+        raise OptionIllegal("includeProperties", "contradicts 'columns'; give one of them")
     if names is None and not options.truth("includeProperties", default=True):
         from ariane_spark.records.columns import message_schema  # noqa: PLC0415 - only where it is asked.
 
         return tuple(name for name in message_schema().fieldNames() if name != "properties")
     return names
+
+
+def check_columns(given: Mapping[str, str], names: Iterable[str]) -> None:
+    """Check that the option ``columns``, if it is given, and the user's schema agree.
+
+    Args:
+        given: The options.
+        names: The columns of the schema.
+
+    Raises:
+        OptionIllegal: They do not, and one of them would be ignored.
+    """
+    chosen = column_names(given) if "columns" in map(str.lower, given) else None
+    if chosen is not None and list(map(str.lower, chosen)) != list(map(str.lower, names)):
+        raise OptionIllegal("columns", "names other columns than the schema; give one of them")
 
 
 def _null_if_damaged(options: GivenOptions) -> bool:
