@@ -46,6 +46,7 @@ class MemoryCluster:
     queues: dict[MessageQueue, list[RecordFields]] = field(default_factory=dict)
     groups: dict[str, dict[MessageQueue, int]] = field(default_factory=dict)
     uncertain: frozenset[str] = frozenset()
+    away: dict[str, frozenset[str]] = field(default_factory=dict)
     earliest: dict[MessageQueue, int] = field(default_factory=dict)
     chunk_records: int = 2
     failures: list[Exception | None] = field(default_factory=list)
@@ -116,6 +117,9 @@ class MemoryCluster:
 
     def uncertain_topics(self) -> frozenset[str]:
         return self.uncertain
+
+    def away_brokers(self, topic: str) -> frozenset[str]:
+        return self.away.get(topic, frozenset())
 
     def group_offsets(self, group: str, queues) -> dict[MessageQueue, int]:
         stored = self.groups.get(group, {})

@@ -37,6 +37,7 @@ class NameServer(RouteServiceServicer):
         self.warming_up = warming_up
         self.questions = 0
         self.topics = ("a", "b", "c")
+        self.away = ()
         self.is_away = False
 
     def _answers(self, context):
@@ -62,6 +63,7 @@ class NameServer(RouteServiceServicer):
             )
             broker.addresses[0] = f"{name}:1"
         answer.route.queue_order = self.queue_order
+        answer.route.away_broker_names.extend(self.away)
         return answer
 
     def ListBrokers(self, request, context):  # noqa: N802 - the same.
@@ -155,6 +157,17 @@ def test_what_was_known_is_kept_while_they_do_not_know_all(serve, routes_of, now
     name_server.warming_up = False
     routes.forget("orders")
     assert set(routes.addresses("orders")) == {"broker-b"}
+
+
+def test_brokers_that_left_lately_are_known(serve, routes_of, now):
+    name_server = NameServer("broker-a", "broker-b")
+    routes = routes_of(serve(name_server))
+    assert routes.away_brokers("orders") == frozenset()
+    name_server.broker_names, name_server.away = ("broker-a",), ("broker-b",)
+
+    now[0] += ROUTE_AGE_S_MAX
+
+    assert routes.away_brokers("orders") == {"broker-b"}
 
 
 def test_topics_come_page_by_page(serve, routes_of):

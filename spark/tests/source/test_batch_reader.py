@@ -112,6 +112,23 @@ def test_what_is_not_kept_is_skipped_where_that_is_wanted(planned):
     ) == [("broker-b", 5, 20)]
 
 
+def test_a_broker_that_is_away_is_missed_unless_nothing_of_it_is_wanted(planned, cluster, caplog):
+    everything = [("broker-a", 0, 10), ("broker-b", 5, 20)]
+    cluster.away["refunds"] = frozenset({"broker-c"})
+    assert planned() == everything
+    cluster.away["orders"] = frozenset({"broker-c", "broker-d"})
+
+    with pytest.raises(DataLost, match=r"orders: broker-c, broker-d left lately.*failOnDataLoss"):
+        planned()
+
+    assert not caplog.text
+    assert planned(failOnDataLoss="false") == everything
+    assert "broker-c, broker-d left lately" in caplog.text
+    options = {"endpoints": "n:1", "assign": '["orders/broker-a/0"]'}
+    reader = ArianeBatchReader(read_options(options, Use.BATCH_READ), PROJECTION, lambda _: cluster)
+    assert [part.ranges[0].end for part in reader.partitions()] == [10]
+
+
 def test_unknown_queues_and_topics_are_errors(planned):
     with pytest.raises(QueueNotFound, match=r"orders@broker-z#0, .* there are orders@broker-a#0"):
         planned(startingOffsets=at(broker_z=1))

@@ -117,6 +117,14 @@ class QueueClient:
         """Used topics that may have more brokers than the name servers know yet."""
         return self._routes.uncertain_topics()
 
+    def away_brokers(self, topic: str) -> frozenset[str]:
+        """Names of brokers with queues of a topic that left within a day, and may come back.
+
+        Raises:
+            ArianeError: No broker has the topic, or no name server answers.
+        """
+        return self._repetition.ask(lambda: self._routes.away_brokers(topic))
+
     def bounds(self, topics: Iterable[str], *, lenient: bool = False) -> dict[MessageQueue, Bounds]:
         """The bounds of all readable queues of some topics.
 

@@ -163,6 +163,15 @@ class Routes:
             self._channels.expect_broker(each.broker_name, (each.read_address,), each.cluster_name)
         return {each.broker_name: each.read_address for each in brokers}
 
+    def away_brokers(self, topic: str) -> frozenset[str]:
+        """Names of brokers with queues of a topic that left within a day, and may come back.
+
+        Raises:
+            RouteNotFound: No live broker has the topic.
+            NameServersUnreachable: No name server answered, and no route is known from before.
+        """
+        return self._route(topic).away_brokers
+
     def write_queues(self, topic: str) -> Sequence[MessageQueue]:
         """The writable queues of a topic, sorted by broker and number.
 

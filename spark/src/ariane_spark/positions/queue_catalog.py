@@ -26,6 +26,13 @@ class QueueCatalog(Protocol):
         routes may be old.
         """
 
+    def away_brokers(self, topic: str) -> frozenset[str]:
+        """Names of brokers with queues of a used topic that left within a day, and may come back.
+
+        Raises:
+            ArianeError: No name server answers.
+        """
+
     def bounds(self, topics: Iterable[str], *, lenient: bool = False) -> dict[MessageQueue, Bounds]:
         """The bounds of all readable queues of some topics.
 

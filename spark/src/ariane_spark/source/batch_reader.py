@@ -74,6 +74,7 @@ class ArianeBatchReader(DataSourceReader):
         bounds = self._options.selection.bounds(cluster)
         self._options.selection.check_found(bounds)
         warn_of_missing_brokers(bounds, cluster.uncertain_topics())
+        self._check_brokers(cluster, bounds)
         start = resolve(self._options.starting, bounds, cluster, unnamed=Edge.EARLIEST)
         end = resolve(self._options.ending, bounds, cluster, unnamed=Edge.LATEST)
         bounds = bounds_around(
@@ -81,6 +82,18 @@ class ArianeBatchReader(DataSourceReader):
         )
         self._check_kept(start, end, bounds)
         return start, end, epochs_of(bounds)
+
+    def _check_brokers(self, cluster: Cluster, bounds: Mapping[MessageQueue, Bounds]) -> None:
+        """Raise, or warn, for brokers whose queues the read would have if they were not away."""
+        loss = DataLossPolicy(fails=self._options.fail_on_data_loss)
+        for topic in sorted({queue.topic for queue in bounds}):
+            away = {
+                name
+                for name in cluster.away_brokers(topic)
+                if self._options.selection.selects(MessageQueue(topic, name, 0))
+            }
+            if away:
+                loss.brokers_away(topic, away)
 
     def _check_kept(
         self, start: Positions, end: Positions, bounds: Mapping[MessageQueue, Bounds]

@@ -38,6 +38,17 @@ class DataLossPolicy:
             " its topic was deleted, or its broker is away"
         )
 
+    def brokers_away(self, topic: str, broker_names: Iterable[str]) -> None:
+        """Report brokers that have queues of a topic, and are away.
+
+        Raises:
+            DataLost: A loss ends the query.
+        """
+        self._report(
+            f"{topic}: {', '.join(sorted(broker_names))} left lately, and may come back; what has"
+            " been stored there would be missing"
+        )
+
     def queue_left(self, queue: MessageQueue, position: int) -> None:
         """Report a queue of the checkpoint that the query does not read.
 
