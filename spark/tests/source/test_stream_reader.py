@@ -175,52 +175,6 @@ def test_ends_are_remembered_for_a_while(cluster, clock, reader_with):
     assert cluster.questions == 2
 
 
-BUSY = [
-    {"startingTimestamp": "9999"},
-    {"startingOffsetsByTimestamp": '{"orders/broker-a/0": 9999}'},
-    {"group": "live"},
-]
-"""Starts that are asked for after the ends of queues, and beyond them by then."""
-
-
-@pytest.mark.parametrize("available_now", [False, True])
-@pytest.mark.parametrize("given", BUSY)
-def test_a_queue_that_grows_while_its_start_is_looked_for_is_no_loss(
-    cluster, growing, reader_with, given, available_now
-):
-    growing("orders", "broker-a", 0, 10)
-    reader = reader_with(offsetCacheMs="500", **given)
-    if available_now:
-        reader.prepareForTriggerAvailableNow()
-
-    start = through_spark(reader.initialOffset())
-
-    assert start == offsets(broker_a=12)
-    assert reader.latestOffset(start, ALL) is start
-    with pytest.raises(DataLost, match="read from 99 on, but ends at 12"):
-        reader_with(startingOffsets=json.dumps(offsets(broker_a=99))).initialOffset()
-
-
-def test_a_run_that_ends_has_its_start_before_its_end(cluster, reader_with, caplog):
-    """Spark has it prepared first, and asks for the start later, maybe much later."""
-    cluster.add("orders", "broker-a", 0, 10)
-    cluster.uncertain = frozenset({"orders"})
-
-    def sleep(_seconds):
-        cluster.add("orders", "broker-a", 0, 5)
-        cluster.add("orders", "broker-b", 0, 7)
-        cluster.uncertain = frozenset()
-
-    reader = reader_with(sleep=sleep)
-    reader.prepareForTriggerAvailableNow()
-    assert "brokers of orders may be missing" in caplog.text
-
-    start = through_spark(reader.initialOffset())
-
-    assert start == offsets(broker_a=15, broker_b=7)
-    assert reader.latestOffset(start, ALL) is start
-
-
 def test_a_queue_whose_broker_is_away_fails_the_query_or_stands_still(cluster, reader_with, caplog):
     cluster.add("orders", "broker-a", 0, 5)
     start = offsets(broker_a=1, broker_b=7)

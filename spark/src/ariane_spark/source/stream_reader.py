@@ -46,6 +46,7 @@ from ariane_spark.source.admission import Patience, backlog_of, limited
 from ariane_spark.source.data_loss import DataLossPolicy, warn_of_missing_brokers
 from ariane_spark.source.first_positions import bounds_around, resolve
 from ariane_spark.source.group_progress import GroupProgress
+from ariane_spark.source.left_brokers import LeftBrokers
 from ariane_spark.source.pace import Pace
 from ariane_spark.source.parallelism import cluster_parallelism
 from ariane_spark.source.range_reader import RangeReader
@@ -98,6 +99,7 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._lacks_topics = False
         self._uncertain: Container[str] = ()
         self._standing: set[tuple[QueueRange, int]] = set()
+        self._left = LeftBrokers(monotonic)
         self._patience = Patience(options.trigger, monotonic)
         self._progress = GroupProgress(options.commit_group, monotonic)
 
@@ -206,6 +208,7 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _ends(self, begin: Positions, bounds: Mapping[MessageQueue, Bounds]) -> Positions:
         """The present readable end of each queue."""
         ends = {}
+        self._left.are_there(bounds)
         for queue, kept in bounds.items():
             ends[queue] = kept.latest
             if kept.latest < begin[queue]:
@@ -216,10 +219,14 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 ends[queue] = position
             elif queue not in bounds:
                 # Name servers do not know all brokers right after their start.
-                if queue.topic not in self._uncertain:
+                if queue.topic not in self._uncertain and not self._may_return(queue):
                     self._loss.queue_gone(queue, position)
                 ends[queue] = position  # It may come back; until then its position stays.
         return ends
+
+    def _may_return(self, queue: MessageQueue) -> bool:
+        """Whether a missing queue is waited for: not by a run that ends, which would lack it."""
+        return self._target is None and self._left.may_return(queue, self._connect(self._options))
 
     def _handed_out(
         self, begin: Positions, epochs: LogEpochs, bounds: dict[MessageQueue, Bounds]
