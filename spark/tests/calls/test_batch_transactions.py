@@ -1,5 +1,7 @@
 """Batches of sinks against real brokers, without Spark."""
 
+import contextlib
+import time
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
@@ -170,6 +172,11 @@ def test_bad_rows_go_to_brokers_of_the_sink_only(calls, topic, client, stage_on)
             own = Topic(topic=f"{topic}-{broker.broker_name}")
             TopicServiceStub(channel).CreateTopic(CreateTopicRequest(topic=own), timeout=60)
     here, elsewhere = f"{topic}-broker-b", f"{topic}-broker-a"
+    for name in (here, elsewhere):
+        until_s = time.monotonic() + 60
+        while not is_routed(client, name):
+            assert time.monotonic() < until_s
+            time.sleep(0.02)
     sink = Sink(f"{uuid4()}/{here}", here)
 
     parts = stage_on(sink, topic)
@@ -178,6 +185,11 @@ def test_bad_rows_go_to_brokers_of_the_sink_only(calls, topic, client, stage_on)
     assert not calls.commit(SinkBatch(sink, 0), parts, Contents(300, 1))
     with pytest.raises(QueueNotFound, match=f"{elsewhere} has no queue .* broker of topic {here}"):
         stage_on(sink, elsewhere)
+
+
+def is_routed(client, topic):
+    with contextlib.suppress(RouteNotFound):
+        return bool(client.route(topic).brokers)
 
 
 @pytest.fixture
