@@ -1,12 +1,21 @@
 """A streaming query whose queues grow, and whose brokers come and go, while it asks about them."""
 
 import json
+import time
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from ariane_sdk import Message
+from ariane_sdk.sync import ClusterClient, Producer
+from ariane_servicekit.running.processes import LocalCluster
 from ariane_spark.errors import DataLost
+from ariane_spark.options.option_table import Use
+from ariane_spark.options.options import read_options
+from ariane_spark.records.columns import Projection, message_schema
 from ariane_spark.source.left_brokers import RETURN_S_MAX
+from ariane_spark.source.stream_reader import ArianeStreamReader
+from ariane_testkit.small_store import SMALL_STORE
 
 ALL = ReadAllAvailable()
 
@@ -94,3 +103,39 @@ def test_a_run_that_ends_does_not_leave_out_a_broker_that_left(cluster, reader_w
 
     with pytest.raises(DataLost, match="orders@broker-b#0: no live broker offers this queue"):
         reader.latestOffset(through_spark(offsets(broker_a=1, broker_b=7)), ALL)
+
+
+@pytest.mark.slow
+def test_a_broker_that_restarts_ends_no_stream(tmp_path, monkeypatch):
+    """It unregisters when it stops: routes have the other one alone."""
+    monkeypatch.setenv("ARIANE_NAMESRV_WARM_UP_S", "0")
+    with (
+        LocalCluster(tmp_path, brokers=2, extra_broker_args=SMALL_STORE) as cluster,
+        ClusterClient(cluster.name_servers) as client,
+        Producer(cluster.name_servers) as producer,
+    ):
+        client.create_topic("orders", queue_count=1)
+        given = {"endpoints": cluster.name_servers, "topic": "orders", "offsetCacheMs": "0"}
+        options = read_options({**given, "startingOffsets": "earliest"}, Use.STREAM_READ)
+        reader = ArianeStreamReader(options, Projection.of(message_schema(["queueOffset"])))
+        producer.send_batch([Message("orders", b"x")] * 40)
+        start = through_spark(reader.initialOffset())
+        end = through_spark(reader.latestOffset(start, ALL))
+        assert set(end["orders"]) == {"broker-a", "broker-b"}
+        broker = cluster.brokers[1]
+        cluster.call_blocking(broker.stop)
+
+        assert reader.latestOffset(end, ALL) is end
+        assert set(reader.reportLatestOffset()["orders"]) == {"broker-a"}
+        cluster.call_blocking(broker.start)
+        until_s = time.monotonic() + 60
+        while set(reader.reportLatestOffset()["orders"]) != {"broker-a", "broker-b"}:
+            assert reader.latestOffset(end, ALL) is end
+            assert time.monotonic() < until_s
+            time.sleep(0.2)
+        for _ in range(20):
+            producer.send(Message("orders", b"x"))
+
+        after = reader.latestOffset(end, ALL)
+        for name in ("broker-a", "broker-b"):
+            assert after["orders"][name]["0"] > end["orders"][name]["0"]
