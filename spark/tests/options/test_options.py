@@ -232,8 +232,6 @@ def test_compression_is_that_of_producers():
 def test_columns_are_known_before_the_use_is():
     assert column_names({}) is None
     assert column_names({"topic": "x", "columns": "body, queueId"}) == ("body", "queueId")
-    with pytest.raises(OptionIllegal, match="contradicts 'columns'"):
-        column_names({"columns": "body", "includeProperties": "false"})
 
 
 def test_columns_and_a_schema_agree():

@@ -149,8 +149,6 @@ def column_names(given: Mapping[str, str]) -> tuple[str, ...] | None:
     some = {name: value for name, value in given.items() if name.lower() in chosen}
     options = GivenOptions(some, Use.BATCH_READ)
     names = options.names("columns")
-    if names is not None and options.text("includeProperties") is not None:
-        raise OptionIllegal("includeProperties", "contradicts 'columns'; give one of them")
     if names is None and not options.truth("includeProperties", default=True):
         from ariane_spark.records.columns import message_schema  # noqa: PLC0415 - only where it is asked.
 
