@@ -253,7 +253,8 @@ class StoreConsumerOffsetsRequest(_message.Message):
     """
     stream_engine: _builtins.str
     """The stream processor that stores them, such as "Spark 4.3.0", where it is no member and reads
-    by positions of its own. At most 64 characters.
+    by positions of its own. At most 64 characters. Refused while the group has members: they would
+    skip what only the stream processor has read.
     """
     @_builtins.property
     def offsets(self) -> _containers.RepeatedCompositeFieldContainer[Global___QueueConsumerOffset]:

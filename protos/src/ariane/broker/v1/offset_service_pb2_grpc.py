@@ -85,7 +85,7 @@ class OffsetServiceServicer(object):
     def StoreConsumerOffsets(self, request, context):
         """Stores consumer offsets of a group. Repeating is harmless. Offsets beyond the readable end are
         refused. Durable within 5 s, at once with `durable`; replicas have them some seconds later.
-        Errors: REPLICATION_UNCONFIRMED, see `durable`.
+        Errors: REPLICATION_UNCONFIRMED, see `durable`; GROUP_IN_USE, see `stream_engine`.
         Per queue: QUEUE_OFFSET_OUT_OF_RANGE, QUEUE_CUT, QUEUE_NOT_FOUND, QUEUE_LOCKED,
         QUEUE_LOCK_FENCED, CONSUMER_OFFSET_RESET.
         """

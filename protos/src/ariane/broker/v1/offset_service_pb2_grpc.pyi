@@ -43,7 +43,7 @@ class OffsetServiceStub:
     StoreConsumerOffsets: _grpc.UnaryUnaryMultiCallable[_offset_service_pb2.StoreConsumerOffsetsRequest, _offset_service_pb2.StoreConsumerOffsetsResponse]
     """Stores consumer offsets of a group. Repeating is harmless. Offsets beyond the readable end are
     refused. Durable within 5 s, at once with `durable`; replicas have them some seconds later.
-    Errors: REPLICATION_UNCONFIRMED, see `durable`.
+    Errors: REPLICATION_UNCONFIRMED, see `durable`; GROUP_IN_USE, see `stream_engine`.
     Per queue: QUEUE_OFFSET_OUT_OF_RANGE, QUEUE_CUT, QUEUE_NOT_FOUND, QUEUE_LOCKED,
     QUEUE_LOCK_FENCED, CONSUMER_OFFSET_RESET.
     """
@@ -81,7 +81,7 @@ class OffsetServiceAsyncStub(OffsetServiceStub):
     StoreConsumerOffsets: _aio.UnaryUnaryMultiCallable[_offset_service_pb2.StoreConsumerOffsetsRequest, _offset_service_pb2.StoreConsumerOffsetsResponse]  # type: ignore[assignment]
     """Stores consumer offsets of a group. Repeating is harmless. Offsets beyond the readable end are
     refused. Durable within 5 s, at once with `durable`; replicas have them some seconds later.
-    Errors: REPLICATION_UNCONFIRMED, see `durable`.
+    Errors: REPLICATION_UNCONFIRMED, see `durable`; GROUP_IN_USE, see `stream_engine`.
     Per queue: QUEUE_OFFSET_OUT_OF_RANGE, QUEUE_CUT, QUEUE_NOT_FOUND, QUEUE_LOCKED,
     QUEUE_LOCK_FENCED, CONSUMER_OFFSET_RESET.
     """
@@ -128,7 +128,7 @@ class OffsetServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_offset_service_pb2.StoreConsumerOffsetsResponse, _abc.Awaitable[_offset_service_pb2.StoreConsumerOffsetsResponse]]:
         """Stores consumer offsets of a group. Repeating is harmless. Offsets beyond the readable end are
         refused. Durable within 5 s, at once with `durable`; replicas have them some seconds later.
-        Errors: REPLICATION_UNCONFIRMED, see `durable`.
+        Errors: REPLICATION_UNCONFIRMED, see `durable`; GROUP_IN_USE, see `stream_engine`.
         Per queue: QUEUE_OFFSET_OUT_OF_RANGE, QUEUE_CUT, QUEUE_NOT_FOUND, QUEUE_LOCKED,
         QUEUE_LOCK_FENCED, CONSUMER_OFFSET_RESET.
         """
