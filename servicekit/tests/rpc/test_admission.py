@@ -260,3 +260,14 @@ async def test_connections_and_hosts_have_shares_and_give_them_back():
         admission.leave(peer)
     assert admission.call_count == 0
     begin("ipv4:10.0.0.1:1")
+
+
+async def test_a_host_of_ipv6_has_one_share_whatever_addresses_it_takes():
+    admission = Admission(concurrent_calls_max=100, open_while_draining=())
+    admission.phase = Phase.SERVING
+    for number in range(75):
+        peer = f"ipv6:%5B2001:db8:0:7::{number}%5D:1"
+        admission.enter(Call("/a.B/C", "req-1", ContextOfPeer(peer)))
+    with pytest.raises(ServiceError, match="host"):
+        admission.enter(Call("/a.B/C", "req-1", ContextOfPeer("ipv6:%5B2001:db8:0:7:abcd::1%5D:1")))
+    admission.enter(Call("/a.B/C", "req-1", ContextOfPeer("ipv6:%5B2001:db8:0:8::1%5D:1")))

@@ -8,8 +8,8 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 import ariane_wire
-from ariane_servicekit.host_places import HostPlaces
 from ariane_servicekit.rpc.health import HealthServicer
+from ariane_wire.server.host_places import HostPlaces
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING

@@ -19,8 +19,9 @@ from typing_extensions import override
 
 from ariane_servicekit.addresses import Address
 from ariane_servicekit.errors import StartRefused
-from ariane_servicekit.host_places import HostPlaces
 from ariane_servicekit.observability.measures import TELLS_APART, Measures
+from ariane_wire.server.host_places import HostPlaces, host_of
+from ariane_wire.transport.peers import peer_text
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -138,14 +139,14 @@ class _Server(ThreadingHTTPServer):
 
     @override
     def verify_request(self, request: Any, client_address: Any) -> bool:
-        return self._places.enter(client_address[0])
+        return self._places.enter(_host_at(client_address))
 
     @override
     def process_request(self, request: Any, client_address: Any) -> None:
         try:
             super().process_request(request, client_address)
         except BaseException:
-            self._places.leave(client_address[0])
+            self._places.leave(_host_at(client_address))
             raise
 
     @override
@@ -153,7 +154,7 @@ class _Server(ThreadingHTTPServer):
         try:
             self._answer(request, client_address)
         finally:
-            self._places.leave(client_address[0])
+            self._places.leave(_host_at(client_address))
 
     def _answer(self, request: Any, client_address: Any) -> None:
         """Answer a connection, in its thread: a handshake that never ends holds nobody else up."""
@@ -165,3 +166,8 @@ class _Server(ThreadingHTTPServer):
                 self.shutdown_request(request)
                 return
         super().process_request_thread(request, client_address)
+
+
+def _host_at(client_address: Any) -> str:
+    """The host that a client counts for."""
+    return host_of(peer_text(client_address[0], client_address[1]))

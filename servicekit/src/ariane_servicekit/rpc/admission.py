@@ -9,6 +9,7 @@ from typing import Final
 from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane_servicekit.errors import ServiceError
 from ariane_servicekit.rpc.calls import Call
+from ariane_wire.server.host_places import SHARE_MIN, HostPlaces, host_of
 
 ALWAYS_OPEN: Final = (
     "/grpc.health.",
@@ -16,9 +17,6 @@ ALWAYS_OPEN: Final = (
     "/ariane.common.v1.ProcessService/",
 )
 """Methods with these beginnings are answered in every phase, and beyond the limit of calls."""
-
-SHARE_MIN: Final = 16
-"""Calls that a caller may have in any case: a smaller share would be useless."""
 
 
 class Phase(enum.Enum):
@@ -39,18 +37,20 @@ class Admission:
 
     def __init__(self, *, concurrent_calls_max: int, open_while_draining: Collection[str]) -> None:
         self.phase = Phase.STARTING
-        self.call_count = 0
-        """Calls in work now, those that are always open left out."""
-        self.change_call_count_max(concurrent_calls_max)
+        self._hosts = HostPlaces(concurrent_calls_max)
+        self._connection_share = connection_share(concurrent_calls_max)
         self._open_while_draining = frozenset(open_while_draining)
         self._of_connection: dict[str, int] = {}
-        self._of_host: dict[str, int] = {}
+
+    @property
+    def call_count(self) -> int:
+        """Calls in work now, those that are always open left out."""
+        return self._hosts.count
 
     def change_call_count_max(self, call_count_max: int) -> None:
         """Set another limit for calls from now on; calls in work are not ended."""
-        self._call_count_max = call_count_max
+        self._hosts.change_count_max(call_count_max)
         self._connection_share = connection_share(call_count_max)
-        self._host_share = host_share(call_count_max)
 
     def enter(self, call: Call) -> str:
         """Count a call until ``leave``; return its peer.
@@ -60,32 +60,33 @@ class Admission:
         """
         if self.phase is not Phase.SERVING:
             self._check_phase(call)
-        if self.call_count >= self._call_count_max:
-            raise _too_many(self._call_count_max, "calls are in work already")
+        hosts = self._hosts
+        if hosts.count >= hosts.count_max:
+            raise _too_many(hosts.count_max, "calls are in work already")
         peer = call.peer
-        host = peer.rpartition(":")[0]
         of_peer = self._of_connection.get(peer, 0)
-        of_host = self._of_host.get(host, 0)
         if of_peer >= self._connection_share:
             raise _too_many(of_peer, "calls of this connection are in work already")
-        if of_host >= self._host_share:
-            raise _too_many(of_host, "calls of this host are in work already")
         # None if the caller set no deadline, although the stub's type has no None.
         remaining_s: float | None = call.context.time_remaining()
         if remaining_s is not None and remaining_s <= 0:
             raise ServiceError(
                 ErrorReason.ERROR_REASON_DEADLINE_PASSED, "the deadline passed before the work"
             )
-        self.call_count += 1
+        host = host_of(peer)
+        if not hosts.enter(host):
+            raise _too_many(hosts.taken_by(host), "calls of this host are in work already")
         self._of_connection[peer] = of_peer + 1
-        self._of_host[host] = of_host + 1
         return peer
 
     def leave(self, peer: str) -> None:
         """A call of this peer is over."""
-        self.call_count -= 1
-        _count_down(self._of_connection, peer)
-        _count_down(self._of_host, peer.rpartition(":")[0])
+        self._hosts.leave(host_of(peer))
+        left = self._of_connection[peer] - 1
+        if left:
+            self._of_connection[peer] = left
+        else:
+            del self._of_connection[peer]
 
     def _check_phase(self, call: Call) -> None:
         if self.phase is Phase.STARTING:
@@ -99,19 +100,6 @@ class Admission:
 def connection_share(call_count_max: int) -> int:
     """Calls that one connection may have in work at a time."""
     return max(SHARE_MIN, call_count_max // 4)
-
-
-def host_share(call_count_max: int) -> int:
-    """Calls that all connections of one host may have in work at a time."""
-    return max(SHARE_MIN, call_count_max * 3 // 4)
-
-
-def _count_down(counts: dict[str, int], key: str) -> None:
-    left = counts[key] - 1
-    if left:
-        counts[key] = left
-    else:
-        del counts[key]
 
 
 def _too_many(count: int, what: str) -> ServiceError:

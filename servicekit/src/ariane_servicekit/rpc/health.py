@@ -16,7 +16,7 @@ import grpc
 from grpc import aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from ariane_servicekit.host_places import HostPlaces
+from ariane_wire.server.host_places import HostPlaces, host_of
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
@@ -49,7 +49,7 @@ class HealthServicer(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # I
         self._serving = False
         self._closed = False
         self._changed = asyncio.Event()
-        self._watches = HostPlaces(WATCHES_MAX, WATCHES_MAX * 3 // 4)
+        self._watches = HostPlaces(WATCHES_MAX)
 
     def add_to(self, server: aio.Server) -> None:
         """Register the service."""
@@ -84,7 +84,7 @@ class HealthServicer(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # I
         self, request: Any, context: aio.ServicerContext[Any, Any]
     ) -> AsyncIterator[Any]:
         """Answer now and with every change."""
-        host = context.peer().rpartition(":")[0]
+        host = host_of(context.peer())
         if not self._watches.enter(host):
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many watch already")
         try:

@@ -126,6 +126,23 @@ def test_the_narrowest_network_decides_over_connections(quotas):
     assert all(connections.opened("unix:/x#1") for _ in range(9))
 
 
+def test_a_host_of_ipv6_has_its_connections_from_whatever_addresses(quotas):
+    quotas.change(
+        [quota(CONNECTIONS, ADDRESS, "", 2), quota(CONNECTIONS, ADDRESS, "2001:db8:9::/48", 3)]
+    )
+    connections = Connections(quotas)
+    for network, limit in (("2001:db8:1:7", 2), ("2001:db8:9:7", 3)):
+        peers = [f"ipv6:%5B{network}::{number}%5D:80" for number in range(1, 6)]
+        opened = [connections.opened(peer) for peer in peers]
+        assert opened == [True] * limit + [False] * (5 - limit)
+        connections.closed(peers[0], {})
+        assert [connections.opened(peer) for peer in peers[:2]] == [True, False]
+    assert {told.name for told in connections.amounts()} == {
+        "2001:db8:1:7::/64",
+        "2001:db8:9:7::/64",
+    }
+
+
 def test_a_connection_counts_for_its_user_until_it_is_gone(quotas):
     quotas.change([quota(CONNECTIONS, USER, "anna", 1)])
     connections = Connections(quotas)

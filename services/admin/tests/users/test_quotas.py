@@ -82,6 +82,7 @@ async def test_a_quota_lives_and_is_told_with_the_rules(quotas, database):
         ((SENT, TOPIC, "a\nb", 1), "quota.name"),
         ((SENT, TOPIC, "x" * 256, 1), "quota.name"),
         ((CONNECTIONS, ADDRESS, "10.1.2.3/8", 1), "quota.name"),
+        ((CONNECTIONS, ADDRESS, "2001:db8::7", 1), "quota.name"),
         ((SENT, USER, "anna", 0), "quota.limit"),
         ((SENT, USER, "anna", -1), "quota.limit"),
     ],

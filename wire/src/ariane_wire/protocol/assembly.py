@@ -35,13 +35,13 @@ class MemoryLedger:
 class MemoryShare(MemoryLedger):
     """What the connections of one host hold of the octets of all, and their bound."""
 
-    __slots__ = ("_whole", "calls")
+    __slots__ = ("_whole", "host")
 
-    def __init__(self, octets_max: int, whole: MemoryLedger) -> None:
+    def __init__(self, octets_max: int, whole: MemoryLedger, host: str) -> None:
         super().__init__(octets_max)
         self._whole = whole
-        self.calls = 0
-        """How many calls of the host are in work, begun ones included; the server counts them."""
+        self.host = host
+        """The host, as the server counts it."""
 
     def has_room(self, octets: int) -> bool:
         """Whether so many more may be held, of this host and in all."""

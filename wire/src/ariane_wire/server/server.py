@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import copy_context
@@ -22,6 +21,7 @@ from ariane_wire.protocol.headers.heads import RequestHead, parse_request, reque
 from ariane_wire.protocol.headers.metadata import LIMIT_KEY
 from ariane_wire.server.connection import ServerConnection
 from ariane_wire.server.context import CallContext
+from ariane_wire.server.host_places import HostPlaces, host_of
 from ariane_wire.server.identity import Identity
 from ariane_wire.server.life import ConnectionLife
 from ariane_wire.server.prompt import run_prompt
@@ -38,9 +38,6 @@ if TYPE_CHECKING:
 _log: Final = logging.getLogger("ariane_wire.server")
 _HOLDING: Final = "the server's certificate"
 _TOO_MANY: Final = "Concurrent RPC limit exceeded!"
-
-HOST_SHARE_MIN: Final = 16
-"""Connections, and calls, that one host may have in any case: less would be useless."""
 
 HOST_OCTETS_MIN: Final = 64 << 20
 """Octets that the connections of one host may have held in any case."""
@@ -77,7 +74,6 @@ class Server(aio.Server):
         self._interceptors = tuple(interceptors)
         self._handlers = Handlers()
         self._handlers.add_generic(handlers)
-        self._calls_max = maximum_concurrent_rpcs
         self._compression = NAMES[compression]
         self._chance = chance
         self._ports = ports
@@ -86,12 +82,17 @@ class Server(aio.Server):
         self._bound: list[BoundPort] = []
         self._listeners: list[Listening] = []
         self._lives: dict[ServerConnection, ConnectionLife] = {}
-        self._of_host: Counter[str] = Counter()
+        self._places = HostPlaces(options.connections_max)
+        """For connections."""
+        self._call_places: HostPlaces | None = None
+        if maximum_concurrent_rpcs is not None:
+            self._call_places = HostPlaces(maximum_concurrent_rpcs)
         self._shares: dict[str, MemoryShare] = {}
         self._totals = Totals()
         self._number = 0
-        self._calls: dict[ServerCall, MemoryShare] = {}
-        """Those in work; in order, so that whatever is done to all is done in the same order."""
+        self._calls: dict[ServerCall, str] = {}
+        """Those in work, and of which host; in order, so that whatever is done to all is done in
+        the same order."""
         self._context = copy_context()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._deadlines: Deadlines | None = None
@@ -203,7 +204,7 @@ class Server(aio.Server):
 
     def _made(self, life: ConnectionLife, link: Link) -> None:
         if (
-            len(self._lives) >= self.options.connections_max
+            self._places.count >= self._places.count_max
             or self._is_stopping
             or not speaks_http2(link.transport)
         ):
@@ -211,17 +212,17 @@ class Server(aio.Server):
                 link.transport.abort()
             return
         life.begin(link)
-        host = _host_of(life.peer)
-        share = max(HOST_SHARE_MIN, self.options.connections_max * 3 // 4)
-        if self._of_host[host] >= share or (
-            self._watch is not None and not self._watch.opened(life.peer)
-        ):
+        host = host_of(life.peer)
+        has_place = self._places.enter(host)
+        if has_place and self._watch is not None and not self._watch.opened(life.peer):
+            has_place = False
+            self._places.leave(host)
+        if not has_place:
             life.close()
             if link.transport is not None:
                 link.transport.abort()
             return
         self._lives[life.connection] = life
-        self._of_host[host] += 1
         life.connection.ledger = self._share_of(host)
 
     def _lost(self, link: Link, text: str) -> None:
@@ -230,10 +231,9 @@ class Server(aio.Server):
             if link.connection.fault is not None:
                 _log.info("the connection of %s was ended: %s", life.identity.peer, text)
             life.close()
-            host = _host_of(life.peer)
-            self._of_host[host] -= 1
-            if not self._of_host[host]:
-                del self._of_host[host]
+            host = host_of(life.peer)
+            self._places.leave(host)
+            if not self._places.taken_by(host):
                 self._shares.pop(host, None)
             if self._watch is not None:
                 self._watch.closed(life.peer, life.notes)
@@ -245,7 +245,7 @@ class Server(aio.Server):
         share = self._shares.get(host)
         if share is None:
             octets_max = max(HOST_OCTETS_MIN, self.options.memory_octets_max * 3 // 4)
-            share = self._shares[host] = MemoryShare(octets_max, self._ledger)
+            share = self._shares[host] = MemoryShare(octets_max, self._ledger, host)
         return share
 
     async def stop(self, grace: float | None) -> None:
@@ -345,15 +345,11 @@ class Server(aio.Server):
         connection.streams[stream_id] = call
         if head.is_uncommon and self._answered_by_head(call, head):
             return call
-        share = cast("MemoryShare", connection.ledger)
-        if self._calls_max is not None and (
-            len(self._calls) >= self._calls_max
-            or share.calls >= max(HOST_SHARE_MIN, self._calls_max * 3 // 4)
-        ):
+        host = cast("MemoryShare", connection.ledger).host
+        if self._call_places is not None and not self._call_places.enter(host):
             call.refuse(StatusCode.RESOURCE_EXHAUSTED, _TOO_MANY)
             return call
-        self._calls[call] = share
-        share.calls += 1
+        self._calls[call] = host
         try:
             handler = call.handler = self._handlers.find(head)
         except Exception:  # noqa: BLE001 - whatever a table raises is its call's status.
@@ -393,9 +389,9 @@ class Server(aio.Server):
 
     def forget(self, call: ServerCall) -> None:
         """A call is over."""
-        share = self._calls.pop(call, None)
-        if share is not None:
-            share.calls -= 1
+        host = self._calls.pop(call, None)
+        if host is not None and self._call_places is not None:
+            self._call_places.leave(host)
 
     def identity_of(self, call: ServerCall) -> Identity:
         """Who has sent a call."""
@@ -405,8 +401,3 @@ class Server(aio.Server):
 def _fault_code(head: RequestHead) -> StatusCode:
     """The status of a call that is refused for its head."""
     return StatusCode.INTERNAL if head.method else StatusCode.RESOURCE_EXHAUSTED
-
-
-def _host_of(peer: str) -> str:
-    """The host of a peer in the form of grpcio, whatever its port."""
-    return peer.rpartition(":")[0]

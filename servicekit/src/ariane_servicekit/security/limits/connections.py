@@ -1,4 +1,4 @@
-"""The connections of one process, counted by address and by user."""
+"""The connections of one process, counted by host and by user."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from ariane_servicekit.security.limits.meter import ADDRESS, CONNECTIONS, USER
 from ariane_servicekit.security.limits.quota_uses import QuotaAmount
 from ariane_servicekit.security.limits.quotas import Quotas, quota_exceeded
 from ariane_wire import Identity
+from ariane_wire.server.host_places import host_of
 
 _COUNTED: Final = "counted-for"
 """Among the notes of a connection: the user that it counts for."""
 
 
 AMOUNTS_MAX: Final = 100
-"""Addresses, and users, whose connections are told: those with most."""
+"""Hosts, and users, whose connections are told: those with most."""
 
 
 class Connections:
@@ -30,18 +31,18 @@ class Connections:
         self._of: Counter[str] = Counter()
 
     def opened(self, peer: str) -> bool:
-        """Count a new connection of an address, if it may have one more; whether it may."""
-        address = address_of_peer(peer)
-        limit = self._quotas.connections_from(address) if address else None
-        if limit is not None and self._from[address] >= limit:
-            self._quotas.uses.note(CONNECTIONS, ADDRESS, address, limit)
+        """Count a new connection of a host, if it may have one more; whether it may."""
+        host = _host_of(peer)
+        limit = self._quotas.connections_from(host) if host else None
+        if limit is not None and self._from[host] >= limit:
+            self._quotas.uses.note(CONNECTIONS, ADDRESS, host, limit)
             return False
-        self._from[address] += 1
+        self._from[host] += 1
         return True
 
     def closed(self, peer: str, notes: dict[str, Any]) -> None:
         """A connection is gone."""
-        _less(self._from, address_of_peer(peer))
+        _less(self._from, _host_of(peer))
         if _COUNTED in notes:
             _less(self._of, notes[_COUNTED])
 
@@ -64,18 +65,23 @@ class Connections:
         self._of[user] += 1
 
     def amounts(self) -> Iterator[QuotaAmount]:
-        """The connections of users and addresses that have quotas of them, the most first."""
+        """The connections of users and hosts that have quotas of them, the most first."""
         quotas = self._quotas
         if not quotas.has(CONNECTIONS):
             return
-        for address, count in self._from.most_common(AMOUNTS_MAX):
-            limit = quotas.connections_from(address) if address else None
+        for host, count in self._from.most_common(AMOUNTS_MAX):
+            limit = quotas.connections_from(host) if host else None
             if limit is not None:
-                yield QuotaAmount(CONNECTIONS, ADDRESS, address, limit, count)
+                yield QuotaAmount(CONNECTIONS, ADDRESS, host, limit, count)
         for user, count in self._of.most_common(AMOUNTS_MAX):
             limit = quotas.limit(CONNECTIONS, USER, user)
             if limit is not None:
                 yield QuotaAmount(CONNECTIONS, USER, user, limit, count)
+
+
+def _host_of(peer: str) -> str:
+    """The host of a peer; empty for one without an address."""
+    return host_of(peer) if address_of_peer(peer) else ""
 
 
 def _less(counts: Counter[str], key: str) -> None:

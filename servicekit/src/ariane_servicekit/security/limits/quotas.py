@@ -25,7 +25,6 @@ from ariane_servicekit.security.limits.meter import (
     Meter,
 )
 from ariane_servicekit.security.limits.quota_uses import QuotaAmount, QuotaUses
-from ariane_servicekit.security.rights.explained import plain_address
 
 METERS_MAX: Final = 10_000
 """Users and topics whose use is remembered at a time."""
@@ -109,15 +108,15 @@ class Quotas:
         """The rates of a topic; None without any."""
         return self._meter(TOPIC, name) if self.limits_topics else None
 
-    def connections_from(self, address: str) -> int | None:
-        """How many connections an address may have; None for any number."""
+    def connections_from(self, host: str) -> int | None:
+        """How many connections a host may have, as ``host_of`` says it; None for any number."""
         if self._networks:
             try:
-                found = plain_address(address)
+                found = ip_network(host)
             except ValueError:
                 return None
             for network, limit in self._networks:
-                if found in network:
+                if found.version == network.version and found.subnet_of(network):  # type: ignore[arg-type]
                     return limit
         return self._limits.get((CONNECTIONS, ADDRESS, ""))
 

@@ -13,10 +13,12 @@ import uvicorn
 from starlette.types import ASGIApp
 from typing_extensions import override
 from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import ServerState
 
 from ariane_servicekit import Address, StartRefused
 from ariane_servicekit.security.caller import address_of_peer
 from ariane_wire import Credentials
+from ariane_wire.server.host_places import HostPlaces, host_of
 from ariane_wire.server.identity import identity
 from ariane_wire.transport.first_octets import TlsListener
 from ariane_wire.transport.ports import Networks
@@ -24,10 +26,8 @@ from ariane_wire.transport.ports import Networks
 STOP_S: Final = 3
 
 CONNECTIONS_MAX: Final = 500
-"""Connections of browsers; more are answered by 503, and one host has three quarters at most."""
-
-HOST_SHARE_MIN: Final = 16
-"""Connections that one host may have in any case: a browser opens several."""
+"""Connections of browsers, of which one host has three quarters at most: the last one is answered
+by 503, and those beyond it are closed."""
 
 ALPN: Final = "http/1.1"
 
@@ -38,23 +38,34 @@ PEER: Final = "ariane_peer"
 """In the state of a request: who is at the other end, an ``Identity``."""
 
 
+class _State(ServerState):
+    """What the connections of a server share."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.places = HostPlaces(CONNECTIONS_MAX)
+
+
 class _Connection(H11Protocol):
     """A connection that tells its requests whose it is, and that does not wait for ever."""
+
+    server_state: _State
 
     told_peer = ""
     """The client that a proxy has named; empty for the connection's own."""
 
     host = ""
-    """The address of the client."""
+    """The host whose place it has; empty without one."""
 
     @override
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         peer = identity(transport, 0, self.told_peer)
         self.app_state = {**self.app_state, PEER: peer}
-        self.host = address_of_peer(peer.peer)
-        here = sum(getattr(each, "host", "") == self.host for each in self.connections)
-        if here > max(HOST_SHARE_MIN, CONNECTIONS_MAX * 3 // 4):
+        host = host_of(peer.peer)
+        if self.server_state.places.enter(host):
+            self.host = host
+        else:
             transport.close()
         if self.told_peer:
             self.client = (address_of_peer(self.told_peer), 0)
@@ -72,6 +83,9 @@ class _Connection(H11Protocol):
     @override
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
+        if self.host:
+            self.server_state.places.leave(self.host)
+            self.host = ""
         super().connection_lost(exc)
 
     def _wait_for_head(self) -> None:
@@ -93,6 +107,7 @@ class _Server(uvicorn.Server):
         proxies: Networks,
     ) -> None:
         super().__init__(config)
+        self.server_state = _State()
         self._proxies = proxies
         self._bound = bound
         self._tls = tls

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from ipaddress import ip_network
+from ipaddress import IPv6Network, ip_network
 from typing import Any, Final
 
 from grpc import aio
@@ -24,6 +24,9 @@ from ariane_servicekit.security.limits.meter import ADDRESS, SUBJECTS_OF, USER
 _Context = aio.ServicerContext[Any, Any]
 
 _NAME_LENGTH_MAX: Final = 255
+
+_V6_HOST_BITS: Final = 64
+"""Connections over IPv6 are counted by such networks: one host takes any address of its own."""
 
 
 class QuotaServicer(QuotaServiceServicer):
@@ -133,9 +136,12 @@ def _checked(quota: Quota) -> Quota:
         check_user_name(name, "quota.name")
     if quota.subject == ADDRESS and name:
         try:
-            name = str(ip_network(name))
+            network = ip_network(name)
         except ValueError:
             raise field_invalid(
                 "quota.name", "must be a network such as 10.1.0.0/16", name
             ) from None
+        if isinstance(network, IPv6Network) and network.prefixlen > _V6_HOST_BITS:
+            raise field_invalid("quota.name", "must be wider: a host of IPv6 is a /64", name)
+        name = str(network)
     return Quota(figure=quota.figure, subject=quota.subject, name=name, limit=quota.limit)
