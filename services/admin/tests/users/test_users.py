@@ -28,6 +28,7 @@ from ariane_servicekit.security.caller import Caller, CallerKind
 from ariane_servicekit.security.gate.access_mode import AccessMode
 from ariane_servicekit.security.gate.gate import Gate
 from ariane_servicekit.security.rights.rights import Rights
+from ariane_servicekit.security.rules.rule_book import RuleBook
 from ariane_testkit.access_rules import entries_of, rules_of
 from ariane_testkit.free_ports import free_port
 from ariane_testkit.identities import told_identity
@@ -235,6 +236,9 @@ async def test_nobody_gives_more_than_he_may_do(users, policies):
         )
         await put("shop", "deny PUBLISH topic secret")
         await roles("shop", "some")
+        # Made again, the user would be without what it is denied.
+        delete = user_pb.DeleteUserRequest(user="shop")
+        await refused(users.DeleteUser(delete, None), "ACCESS_DENIED")
         # Who has less by the key that he has shown gives nothing.
         call._caller = replace(call.caller, scope=Rights(entries_of("allow PUBLISH topic *")))
         await refused(put("shop", "allow PUBLISH topic order-8"), "ACCESS_DENIED")
@@ -394,3 +398,46 @@ async def test_rules_have_the_enabled_and_name_the_disabled(users, policies, dat
     assert [(user.user, list(user.roles)) for user in told.users] == [("anna", ["ops"])]
     assert list(told.disabled_users) == ["bert"]
     assert [(role.role, role.entries[0].name) for role in told.roles] == [("ops", "b")]
+
+
+@on_sqlite
+async def test_the_name_of_a_deleted_user_stays_out_until_it_is_made_again(
+    users, policies, database
+):
+    """Groups of an OpenID provider would let in whom the cluster has disabled, or denied things."""
+    await grant(policies, "role:ops", "allow PUBLISH topic *")
+    store = UserStore(database)
+
+    def may(name):
+        caller = Caller(CallerKind.USER, "ipv4:10.0.0.1:1", name, groups=("ops",))
+        rights = RuleBook(store.rules()).rights_of(caller)
+        return rights is not None and rights.allows(
+            access.ACTION_PUBLISH, access.RESOURCE_TOPIC, "pay"
+        )
+
+    for name, text in (("anna", "deny PUBLISH topic pay"), ("bert", "allow GET topic a")):
+        await create(users, name)
+        await grant(policies, name, text)
+    await users.UpdateUser(user_pb.UpdateUserRequest(user="bert", enabled=False), None)
+    for name in ("anna", "bert"):
+        assert not may(name)
+        await users.DeleteUser(user_pb.DeleteUserRequest(user=name), None)
+        assert not may(name)
+    assert may("carl")
+    assert list(store.rules().disabled_users) == ["anna", "bert"]
+    await create(users, "bert")
+    assert may("bert")
+    assert list(store.rules().disabled_users) == ["anna"]
+
+
+def test_names_that_stay_out_are_told_in_parts(monkeypatch):
+    monkeypatch.setattr(teller_module, "PART_BYTES_MAX", 40)
+    told = rules.AccessRules(version=7, disabled_users=[f"user-{n}" for n in range(20)])
+    told.roles.add(role="ops")
+    parts = list(teller_module._parts_of(told))
+    assert len(parts) > 3
+    assert [part.last for part in parts] == [False] * (len(parts) - 1) + [True]
+    gathered = rules.AccessRules()
+    for part in parts:
+        gathered.MergeFrom(part.part)
+    assert gathered == told

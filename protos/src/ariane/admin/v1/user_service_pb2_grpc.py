@@ -117,7 +117,8 @@ class UserServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def DeleteUser(self, request, context):
-        """Deletes a user with credentials and access policy.
+        """Deletes a user with credentials and access policy. Nobody comes in by the name, also by groups
+        of an OpenID provider, until a user of this name is created again.
         Errors: USER_NOT_FOUND, FIELD_INVALID for the last enabled super user.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

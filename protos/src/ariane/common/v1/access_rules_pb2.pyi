@@ -275,7 +275,9 @@ class AccessRules(_message.Message):
 
     @_builtins.property
     def disabled_users(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Users that are disabled, whatever roles their OpenID groups have."""
+        """Users that are disabled, and names of deleted ones that were not created again, whatever roles
+        their OpenID groups have.
+        """
 
     @_builtins.property
     def quotas(self) -> _containers.RepeatedCompositeFieldContainer[_quota_pb2.Quota]:

@@ -7,10 +7,11 @@
     sample         one row for each sample of a series
     alert          one row for each time that a figure was out of bounds; a present one has no end
     access_user    one row for each user
+    access_deleted_user one row for each name of a user that was deleted, and not made again
     access_policy  one row for each user or role with entries: a serialized ``AccessPolicy``
     access_credential one row for each credential of a user
     access_quota   one row for each limit of a user, topic, address or beginning of names
-    access_version one row: grows with each change of these four; locked to change them
+    access_version one row: grows with each change of these five; locked to change them
 
 Changes need a revision below ``versions/``; a test holds both together.
 """
@@ -132,6 +133,12 @@ ACCESS_USER: Final = Table(
     Column("roles", Text, nullable=False),
     Column("version", BigInteger, nullable=False),
     Column("created_ms", BigInteger, nullable=False),
+)
+
+ACCESS_DELETED_USER: Final = Table(
+    "access_deleted_user",
+    METADATA,
+    Column("name", String(NAME_LENGTH_MAX), primary_key=True),
 )
 
 ACCESS_POLICY: Final = Table(

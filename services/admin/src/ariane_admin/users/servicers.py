@@ -150,7 +150,11 @@ class UserServicer(UserServiceServicer):
         self, request: user_pb.DeleteUserRequest, context: _Context
     ) -> user_pb.DeleteUserResponse:
         """Delete a user."""
-        await self._check_may_change(request.user)
+        present = await self._check_may_change(request.user)
+        # Whoever makes the user again makes it without its denials: they go as if taken away.
+        policy = await self._database.call(self._store.policy, request.user)
+        check_given(policy.entries, ())
+        await self._check_roles(present.roles, ())
         await self._database.call(self._store.delete_user, request.user)
         self._changed()
         return user_pb.DeleteUserResponse()

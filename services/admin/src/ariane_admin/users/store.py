@@ -12,7 +12,12 @@ from ariane.admin.v1.access_policy_service_pb2 import AccessPolicy
 from ariane.admin.v1.user_service_pb2 import User
 from ariane.common.v1 import access_rules_pb2 as rules_pb
 from ariane.common.v1.error_reason_pb2 import ErrorReason
-from ariane_admin.database.tables import ACCESS_POLICY, ACCESS_USER, ACCESS_VERSION
+from ariane_admin.database.tables import (
+    ACCESS_DELETED_USER,
+    ACCESS_POLICY,
+    ACCESS_USER,
+    ACCESS_VERSION,
+)
 from ariane_admin.servicers.times import time_of
 from ariane_admin.users.credential_store import forget_credentials, public_keys
 from ariane_admin.users.policy_check import ROLE_PREFIX
@@ -22,6 +27,7 @@ from ariane_servicekit import ServiceError, field_invalid
 from ariane_servicekit.database import Database
 
 _U: Final = ACCESS_USER.c
+_D: Final = ACCESS_DELETED_USER.c
 _P: Final = ACCESS_POLICY.c
 _V: Final = ACCESS_VERSION.c
 
@@ -47,7 +53,7 @@ class UserStore:
             connection.execute(lower.values(version=known + 1))
 
     def rules(self) -> rules_pb.AccessRules:
-        """All enabled users with their keys, all roles, and all quotas."""
+        """All enabled users with their keys, names that stay out, all roles, and all quotas."""
         with self._database.reading() as connection:
             version = int(connection.execute(select(_V.version)).scalar_one())
             policies = {
@@ -66,9 +72,10 @@ class UserStore:
                     entries=() if own is None else own.entries,
                     keys=keys.get(row.name, ()),
                 )
-            disabled = select(_U.name).where(~_U.enabled).order_by(_U.name)
+            disabled = select(_U.name).where(~_U.enabled)
             made.quotas.extend(quotas_of(connection))
-            made.disabled_users.extend(connection.execute(disabled).scalars())
+            kept_out = disabled.union(select(_D.name)).order_by("name")
+            made.disabled_users.extend(connection.execute(kept_out).scalars())
             for subject, policy in sorted(policies.items()):
                 if subject.startswith(ROLE_PREFIX):
                     made.roles.add(role=subject.removeprefix(ROLE_PREFIX), entries=policy.entries)
@@ -91,6 +98,7 @@ class UserStore:
             # Whoever had the name before left nothing behind.
             forget_credentials(connection, user.user)
             connection.execute(delete(ACCESS_POLICY).where(_P.subject == user.user))
+            connection.execute(delete(ACCESS_DELETED_USER).where(_D.name == user.user))
             connection.execute(
                 insert(ACCESS_USER).values(
                     name=user.user,
@@ -134,7 +142,10 @@ class UserStore:
             return _user_of(found(connection, name))
 
     def delete_user(self, name: str) -> None:
-        """Delete a user with its credentials and its policy.
+        """Delete a user with its credentials and its policy; the name stays out.
+
+        Else an OpenID provider could let in again, by its groups, who was disabled or denied
+        something here.
 
         Raises:
             ServiceError: USER_NOT_FOUND, FIELD_INVALID for the last super user.
@@ -144,6 +155,7 @@ class UserStore:
             forget_credentials(connection, name)
             connection.execute(delete(ACCESS_POLICY).where(_P.subject == name))
             connection.execute(delete(ACCESS_USER).where(_U.name == name))
+            connection.execute(insert(ACCESS_DELETED_USER).values(name=name))
             _check_super(connection, row)
 
     def policy(self, subject: str) -> AccessPolicy:

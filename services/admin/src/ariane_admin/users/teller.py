@@ -159,13 +159,14 @@ class RulesTeller:
 
 def _parts_of(rules: AccessRules) -> Iterator[access_pb.TellAccessRulesRequest]:
     """Cut rules into messages."""
-    part = AccessRules(version=rules.version, disabled_users=rules.disabled_users)
+    part = AccessRules(version=rules.version)
     size = 0
-    for field in ("users", "roles", "quotas"):
+    for field in ("users", "disabled_users", "roles", "quotas"):
         for entry in getattr(rules, field):
-            size += entry.ByteSize()
+            bytes_of_entry = len(entry) if isinstance(entry, str) else entry.ByteSize()
+            size += bytes_of_entry
             if size > PART_BYTES_MAX:
                 yield access_pb.TellAccessRulesRequest(part=part)
-                part, size = AccessRules(version=rules.version), entry.ByteSize()
+                part, size = AccessRules(version=rules.version), bytes_of_entry
             getattr(part, field).append(entry)
     yield access_pb.TellAccessRulesRequest(part=part, last=True)

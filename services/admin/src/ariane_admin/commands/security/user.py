@@ -140,6 +140,8 @@ def update(
 def delete(*, user: str, yes: bool, admin: str, output: Output) -> None:
     """Delete USER with its rights.
 
+    Nobody comes in by the name until a user of this name is created again.
+
     \b
     Example:
       ariane user delete anna --yes
