@@ -56,7 +56,27 @@ def test_the_layout_is_that_of_rocketmq():
     assert ours.startswith(rocketmq[: rocketmq.index("\x017F")])
 
 
-@pytest.mark.parametrize("body", [b"Pub\x01x\x02", b"Pub\x02", b"SubBefore\x01soon\x01\x01\x02"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"Pub\x01x\x02",
+        b"Pub\x02",
+        b"SubBefore\x01soon\x01\x01\x02",
+        encode_steps([RECALLED._replace(timestamp_ms=1 << 60)]),
+        encode_steps([RECALLED._replace(timestamp_ms=-1)]),
+        encode_steps([BEGUN._replace(attempt=1 << 31)]),
+        encode_steps([ENDED._replace(cost_ms=-(1 << 31))]),
+    ],
+)
 def test_what_is_no_step_is_refused(body):
+    with pytest.raises(TraceDamaged):
+        decode_steps(body)
+
+
+def test_of_a_large_message_only_steps_about_one_message_are_read():
+    others = [BEGUN._replace(unique_id=f"O{n}", request_id=f"r{n}") for n in range(5)]
+    body = encode_steps([*others, BEGUN, ENDED, *others, RECALLED]) + b"Pub\x01damaged\x02"
+    assert decode_steps(body, about="ID") == [BEGUN, ENDED, RECALLED]
+    assert decode_steps(body, about="ID", count_max=2) == [BEGUN, ENDED]
     with pytest.raises(TraceDamaged):
         decode_steps(body)

@@ -38,6 +38,9 @@ TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
 CHECKS_EXHAUSTED_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
 TEMPLATE_TOPIC: Final = "TBW102"
 
+TRACE_WRITER: Final = "ariane.written_by"
+"""The property of a message of the trace topic with the user who wrote it, by its broker's word."""
+
 TRACE_PARENT: Final = "traceparent"
 """The property with the span in which a message was sent, in W3C's trace context format."""
 

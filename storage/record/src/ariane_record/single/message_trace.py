@@ -28,6 +28,10 @@ STEPS_PER_MESSAGE_MAX: Final = 20
 _FIELD_END: Final = "\x01"
 _STEP_END: Final = "\x02"
 _REGION: Final = "DefaultRegion"
+_NUMBER_MAX: Final = (1 << 31) - 1
+_TIME_MS_MAX: Final = 253_402_300_799_999
+"""The last millisecond of the year 9999."""
+
 _TRUTHS: Final = {True: "true", False: "false"}
 
 
@@ -89,14 +93,23 @@ def encode_steps(steps: Iterable[TraceStep]) -> bytes:
     return "".join(map(_encoded, steps)).encode()
 
 
-def decode_steps(body: bytes) -> list[TraceStep]:
+def decode_steps(body: bytes, *, about: str = "", count_max: int | None = None) -> list[TraceStep]:
     """The steps of a message of the trace topic; unknown kinds are skipped.
+
+    Args:
+        body: Its body.
+        about: A text that each step must have somewhere, such as the id of a message.
+        count_max: The most steps that are read; None for all.
 
     Raises:
         TraceDamaged: A text is not a step.
     """
     steps: list[TraceStep] = []
     for text in str(body, "utf-8", "replace").split(_STEP_END)[:-1]:
+        if about not in text:
+            continue
+        if len(steps) == count_max:
+            break
         fields = text.split(_FIELD_END)
         decode = _DECODERS.get(fields[0])
         if decode is None:
@@ -137,39 +150,56 @@ def _field(fields: list[str], place: int) -> str:
     return fields[place] if place < len(fields) else ""
 
 
+def _number(text: str) -> int:
+    """A number that fits into 32 bits: everybody may write traces."""
+    number = int(text)
+    if abs(number) > _NUMBER_MAX:
+        raise ValueError(text)
+    return number
+
+
+def _time(text: str) -> int:
+    """Milliseconds of a time that a calendar knows."""
+    number = int(text)
+    if not 0 <= number <= _TIME_MS_MAX:
+        raise ValueError(text)
+    return number
+
+
 def _send(f: list[str]) -> TraceStep:
     return TraceStep(
-        TraceKind.SEND, f[5], int(f[1]), f[3], f[4], f[6], tuple(f[7].split()), f[8], int(f[9]),
-        int(f[10]), int(f[11]), f[13] == "true", client_id=_field(f, 14),
+        TraceKind.SEND, f[5], _time(f[1]), f[3], f[4], f[6], tuple(f[7].split()), f[8],
+        _number(f[9]), _number(f[10]), _number(f[11]), f[13] == "true", client_id=_field(f, 14),
         trace_parent=_field(f, 15),
     )  # fmt: skip
 
 
 def _consume_begin(f: list[str]) -> TraceStep:
     return TraceStep(
-        TraceKind.CONSUME_BEGIN, f[5], int(f[1]), f[3], keys=tuple(_field(f, 7).split()),
-        request_id=f[4], attempt=int(f[6]), client_id=_field(f, 8), trace_parent=_field(f, 9),
+        TraceKind.CONSUME_BEGIN, f[5], _time(f[1]), f[3], keys=tuple(_field(f, 7).split()),
+        request_id=f[4], attempt=_number(f[6]), client_id=_field(f, 8), trace_parent=_field(f, 9),
     )  # fmt: skip
 
 
 def _consume_end(f: list[str]) -> TraceStep:
     return TraceStep(
-        TraceKind.CONSUME_END, f[2], int(_field(f, 7) or 0), _field(f, 8), request_id=f[1],
-        cost_ms=int(f[3]), successful=f[4] == "true", keys=tuple(_field(f, 5).split()),
+        TraceKind.CONSUME_END, f[2], _time(_field(f, 7) or "0"), _field(f, 8), request_id=f[1],
+        cost_ms=_number(f[3]), successful=f[4] == "true", keys=tuple(_field(f, 5).split()),
         client_id=_field(f, 9), trace_parent=_field(f, 10),
     )  # fmt: skip
 
 
 def _end_transaction(f: list[str]) -> TraceStep:
     return TraceStep(
-        TraceKind.END_TRANSACTION, f[5], int(f[1]), f[3], f[4], f[6], tuple(f[7].split()), f[8],
-        message_type=int(f[9]), state=f[11], client_id=_field(f, 13), trace_parent=_field(f, 14),
+        TraceKind.END_TRANSACTION, f[5], _time(f[1]), f[3], f[4], f[6], tuple(f[7].split()), f[8],
+        message_type=_number(f[9]), state=f[11], client_id=_field(f, 13),
+        trace_parent=_field(f, 14),
     )  # fmt: skip
 
 
 def _recall(f: list[str]) -> TraceStep:
     return TraceStep(
-        TraceKind.RECALL, f[5], int(f[1]), f[3], f[4], successful=f[6] == "true",
+        TraceKind.RECALL, f[5], _time(f[1]), f[3], f[4], successful=f[6] == "true",
         client_id=_field(f, 7), trace_parent=_field(f, 8),
     )  # fmt: skip
 
