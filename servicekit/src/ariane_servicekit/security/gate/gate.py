@@ -164,7 +164,7 @@ class Gate:
                     if name and name != caller.name:
                         self._refuse(call, None, f"{caller} may not speak for {name}")
             return
-        rights = self._judge_of(caller)
+        rights = self._rights_of(call)
         if rights is None:
             return
         if not self._reads_own_replies(call, caller, rights, rule, request):
@@ -202,7 +202,7 @@ class Gate:
         caller = call.caller
         if caller.kind is CallerKind.MEMBER:
             return
-        rights = self._judge_of(caller)
+        rights = self._rights_of(call)
         if rights is not None:
             self._check_one(call, caller, rights, Use(caller.name, action, resource, name))
 
@@ -215,7 +215,7 @@ class Gate:
         caller = call.caller
         if not call.is_judged or caller.kind is CallerKind.MEMBER:
             return
-        rights = self._judge_of(caller)
+        rights = self._rights_of(call)
         if rights is not None and not rights.allows_some(action, resource):
             what = f"{action_word(action)} any {resource_word(resource)}"
             self._refuse(call, None, f"{caller} may not {what}")
@@ -292,14 +292,19 @@ class Gate:
                 self._refuse(call, None, f"{call.caller} may not give rights on {what}")
 
     def show(self, call: Call, rule: MethodRule, answer: Any) -> Any:
-        """Cut a list in an answer to what the caller may see; return the answer."""
+        """Cut a list in an answer to what the caller may see; return the answer.
+
+        Raises:
+            ServiceError: CREDENTIALS_INVALID: the caller is not known any more.
+        """
         shown = rule.shown
         if shown is None or self.mode is not AccessMode.CLOSED:
             return answer
         caller = call.caller
         if caller.kind is CallerKind.MEMBER:
             return answer
-        rights = self._judge_of(caller)
+        # Without rights are those of calls that began before anybody was asked.
+        rights = self._rights_of(call) if call.is_judged else self._judge_of(caller)
         if rights is None or rights.allows(access.ACTION_GET, access.RESOURCE_CLUSTER, ""):
             return answer
         cut_to_rights(answer, shown, rights)
@@ -350,6 +355,8 @@ class Gate:
             return "" if caller.member_kind in rule.members else "the method is not for this member"
         if caller.kind is CallerKind.ANONYMOUS:
             return "the caller has no credentials, and this service is closed now"
+        if self._is_proxy_of_super(caller):
+            return f"{caller.acting} may not act for a super user"
         rights = self._judge_of(caller)
         if rights is None:
             return f"{caller} is not known any more"
@@ -394,6 +401,20 @@ class Gate:
         by = caller.acting
         is_proxy = by is not None and by.member_kind is not MemberKind.ADMIN
         return is_proxy and self._book.is_super(caller.name)
+
+    def _rights_of(self, call: Call) -> Judge | None:
+        """The present rights of the user of an admitted call; None if it is let through without.
+
+        Raises:
+            ServiceError: CREDENTIALS_INVALID or ACCESS_DENIED: it would not be admitted any more.
+        """
+        caller = call.caller
+        rights = self._judge_of(caller)
+        if rights is None:
+            self._refuse_unknown(call, f"{caller} is not known any more")
+        elif self._is_proxy_of_super(caller):
+            self._refuse(call, None, f"{caller.acting} may not act for a super user")
+        return rights
 
     def _judge_of(self, caller: Caller) -> Judge | None:
         # Without a word of admin for too long, none but the super users of the settings are left.
