@@ -170,6 +170,15 @@ async def test_a_strangers_form_changes_nothing(browser, entries):
 async def test_a_link_says_nothing_in_the_consoles_name(browser):
     page = await browser.get("/topics", params={"done": "Send us your password", "seal": "x"})
     assert "password" not in page.text
+    # A stranger chooses the cookie to which the forms of his browser are bound.
+    said = "Send-us-your-password"
+    async with httpx.AsyncClient(base_url=browser.base_url, timeout=60) as other:
+        other.cookies.set("ariane_console", said)
+        form = await other.get("/topics")
+        [seal] = {*re.findall(r'name="csrf" value="([0-9a-f]{64})"', form.text)}
+        for reader in (other, browser):
+            page = await reader.get("/topics", params={"done": said, "seal": seal})
+            assert said not in page.text
 
 
 async def test_what_is_refused_is_explicit_in_one_line(browser):

@@ -324,14 +324,16 @@ class Console:
         """The message of a finished change, if this console sealed it, and not another site."""
         done = request.query_params.get("done", "")
         seal = request.query_params.get("seal", "")
-        return done if compare_digest(seal.encode(), self._guard.token(done).encode()) else ""
+        own = self._guard.sealed(self._guard.visitor(request), done)
+        return done if compare_digest(seal.encode(), own.encode()) else ""
 
     def _moved(self, request: Request, where: str, done: str) -> Response:
         joint = "&" if urlsplit(where).query else "?"
-        query = urlencode({"done": done, "seal": self._guard.token(done)})
+        visitor = self._guard.visitor(request)
+        query = urlencode({"done": done, "seal": self._guard.sealed(visitor, done)})
         target = f"{where}{joint}{query}"
         response = RedirectResponse(target, 303, headers=HEADERS)
-        self._guard.seal(request, response, self._guard.visitor(request))
+        self._guard.seal(request, response, visitor)
         return response
 
 

@@ -40,7 +40,18 @@ class FormGuard:
 
     def token(self, visitor: str) -> str:
         """The hidden field of a browser's forms."""
-        return hmac.new(self._key, visitor.encode(), hashlib.sha256).hexdigest()
+        return self._sealed("form", visitor)
+
+    def sealed(self, visitor: str, text: str) -> str:
+        """The seal of a text that this console shows to one browser.
+
+        Not as fields of forms are: a stranger chooses his cookie, and would have any text sealed.
+        """
+        return self._sealed("text", visitor, text)
+
+    def _sealed(self, *parts: str) -> str:
+        octets = "\0".join(parts).encode("utf-8", "surrogatepass")
+        return hmac.new(self._key, octets, hashlib.sha256).hexdigest()
 
     def is_own(self, request: Request, given: str) -> bool:
         """Whether a submitted form was issued to this browser."""
