@@ -93,7 +93,7 @@ class PageRequest:
             raise field_invalid("page_size", f"must be 0 to {PAGE_SIZE_MAX}", page_size)
         last = _read_token(page_token, scope) if page_token else None
         if last is not None and list(map(type, last)) != list(kinds):
-            raise _token_invalid(page_token)
+            raise token_invalid(page_token)
         return cls(page_size or PAGE_SIZE_DEFAULT, last, scope)
 
     async def page_in_turns(
@@ -136,7 +136,7 @@ def _position_after(
     entries: Sequence[EntryT], key: Callable[[EntryT], PageKey], last: PageKey, token: str
 ) -> int:
     if entries and list(map(type, key(entries[0]))) != list(map(type, last)):
-        raise _token_invalid(token)
+        raise token_invalid(token)
     return bisect_right(entries, last, key=key)
 
 
@@ -149,13 +149,14 @@ def _read_token(token: str, scope: str) -> PageKey:
     try:
         found, *last = json.loads(base64.b64decode(token, altchars=b"-_", validate=True))
     except (ValueError, TypeError, RecursionError):
-        raise _token_invalid(token) from None
+        raise token_invalid(token) from None
     if found != scope or not all(type(part) in {str, int} for part in last):
-        raise _token_invalid(token)
+        raise token_invalid(token)
     return tuple(last)
 
 
-def _token_invalid(token: str) -> ServiceError:
+def token_invalid(token: str) -> ServiceError:
+    """The error for a token that is none of a list, or none of this caller."""
     return ServiceError(
         ErrorReason.ERROR_REASON_PAGE_TOKEN_INVALID,
         "page_token was not made by this method with this filter",

@@ -34,7 +34,7 @@ from ariane_servicekit.security.rights.explained import decide
 from ariane_servicekit.security.rights.rights import NAME_LENGTH_MAX, Judge
 from ariane_servicekit.security.rules.method_rules import MethodRule, Need
 from ariane_servicekit.security.rules.rule_book import RuleBook
-from ariane_servicekit.security.rules.shown_lists import cut_to_rights
+from ariane_servicekit.security.rules.shown_lists import cut_to_rights, sees_all, unseal_token
 from ariane_servicekit.security.rules.use_ledger import Use, UseLedger
 from ariane_servicekit.security.rules.words import action_word, resource_word, words_of
 
@@ -153,25 +153,30 @@ class Gate:
         """Let one request of a call come in that was admitted.
 
         Raises:
-            ServiceError: ACCESS_DENIED.
+            ServiceError: ACCESS_DENIED, or PAGE_TOKEN_INVALID for one that is not sealed.
         """
         if not call.is_judged or self.mode is AccessMode.OPEN:
             return
         caller = call.caller
         if caller.kind is CallerKind.MEMBER:
-            for names in rule.own_names:
-                for name in names(request):
-                    if name and name != caller.name:
-                        self._refuse(call, None, f"{caller} may not speak for {name}")
+            self._check_own_names(call, rule, request)
             return
         rights = self._rights_of(call)
         if rights is None:
             return
+        if rule.shown is not None and self.mode is AccessMode.CLOSED and not sees_all(rights):
+            unseal_token(request)
         if not self._reads_own_replies(call, caller, rights, rule, request):
             for need in rule.needs:
                 self._check(call, caller, rights, need, request)
         for client_id in () if rule.own_client is None else rule.own_client(request):
             self.check_own(call, self.client_caller(client_id))
+
+    def _check_own_names(self, call: Call, rule: MethodRule, request: Any) -> None:
+        for names in rule.own_names:
+            for name in names(request):
+                if name and name != call.caller.name:
+                    self._refuse(call, None, f"{call.caller} may not speak for {name}")
 
     def _reads_own_replies(
         self, call: Call, caller: Caller, rights: Judge, rule: MethodRule, request: Any
@@ -305,7 +310,7 @@ class Gate:
             return answer
         # Without rights are those of calls that began before anybody was asked.
         rights = self._rights_of(call) if call.is_judged else self._judge_of(caller)
-        if rights is None or rights.allows(access.ACTION_GET, access.RESOURCE_CLUSTER, ""):
+        if rights is None or sees_all(rights):
             return answer
         cut_to_rights(answer, shown, rights)
         return answer
