@@ -137,6 +137,20 @@ def test_roles_and_groups_of_a_provider_add_to_a_user():
     assert not allows(book, caller("bert", groups=("other",)), SUBSCRIBE, "trail")
 
 
+def test_a_version_of_a_filter_is_the_filter():
+    rights = Rights(
+        entries_of("allow CREATE filter *; deny CREATE filter pay; allow GET filter mine")
+    )
+    digits = "0123456789ab"
+    for name, action, allowed in (
+        (f"pay@{digits}", access.ACTION_CREATE, False),
+        (f"pays@{digits}", access.ACTION_CREATE, True),
+        (f"mine@{digits}", access.ACTION_GET, True),
+        (f"other@{digits}", access.ACTION_GET, False),
+    ):
+        assert rights.allows(action, access.RESOURCE_FILTER, name) is allowed, name
+
+
 def test_a_disabled_user_has_no_roles_either():
     stated = rules_of(1, "role audit: allow SUBSCRIBE topic trail")
     stated.disabled_users.append("bert")

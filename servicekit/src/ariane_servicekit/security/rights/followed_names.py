@@ -14,6 +14,9 @@ from ariane_record.names import (
     is_system_topic,
 )
 
+VERSION_MARK: Final = "@"
+"""Between a filter and its version; no filter's name has it."""
+
 _OF_GROUP: Final = (RETRY_PREFIX, DEAD_LETTER_PREFIX)
 
 
@@ -21,8 +24,10 @@ def judged(action: int, resource: int, name: str) -> tuple[int, int, str]:
     """Return what is judged when somebody wants to do something: retry topics follow their group.
 
     Who may subscribe for a group reads its retry topic and its dead letters. To send to them is to
-    change the group: that is a redrive.
+    change the group: that is a redrive. A version of a filter is the filter.
     """
+    if resource == access.RESOURCE_FILTER:
+        return action, resource, name.partition(VERSION_MARK)[0]
     if resource == access.RESOURCE_TOPIC:
         for prefix in _OF_GROUP:
             if name.startswith(prefix):
