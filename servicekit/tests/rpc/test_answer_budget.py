@@ -76,13 +76,33 @@ async def test_one_large_message_may_be_more_than_was_granted(budget):
 
 
 async def test_who_holds_nothing_is_granted_a_little_whatever_others_hold(budget):
-    stalled = budget.lease("stalled")
+    stalled = budget.lease("ipv4:10.0.0.1:1")
     stalled.settle(await stalled.take(MIB), 500 * MIB)
-    modest = budget.lease("modest")
+    modest = budget.lease("ipv4:10.0.0.2:1")
     for _ in range(3):
         assert modest.take_at_once(MIB) == LEAST_BYTES
         assert modest.take_at_once(MIB) == 0
         modest.release()
+
+
+async def test_a_host_of_many_connections_that_read_nothing_holds_twice_the_budget(budget):
+    def lease(number, host="10.0.0.1"):
+        return budget.lease(f"ipv4:{host}:{number}")
+
+    stuck = [lease(number) for number in range(1000)]
+    for each in stuck:
+        granted = each.take_at_once(MIB)
+        if granted:
+            each.settle(granted, 4 * MIB)  # One large message may be more.
+    assert budget.held_bytes <= 132 * MIB
+    # Whoever comes from elsewhere is served, and the host again once it reads.
+    assert lease(1, "10.0.0.2").take_at_once(MIB) == LEAST_BYTES
+    waiting = asyncio.create_task(stuck[-1].take(MIB))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    for each in stuck[:-1]:
+        each.release()
+    assert await waiting == MIB
 
 
 async def test_cancelled_after_the_grant(budget):

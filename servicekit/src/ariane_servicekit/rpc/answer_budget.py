@@ -10,7 +10,8 @@ first, and releases it when the answer has been sent::
 
 A caller may hold as much as it leaves free: half of the budget if it is alone, so that the next
 caller finds room. A caller that holds nothing gets a little even if nothing is free, so that it
-cannot be blocked by callers that read no answers. Callers are identified by their connections.
+cannot be blocked by callers that read no answers. Callers are identified by their connections, of
+which one host may have thousands: beyond twice the budget only a host that holds nothing gets that.
 Keepalive ends the connection of a client that is stopped or gone, and frees all its room. Ending a
 call alone would free nothing: gRPC keeps its answer until the client reads it or the connection
 ends.
@@ -19,8 +20,10 @@ ends.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from typing import Final, NamedTuple
+
+from ariane_wire.server.host_places import host_of
 
 LEAST_BYTES: Final = 64 << 10
 """The least room that is granted: smaller answers would cost more than they are worth."""
@@ -43,6 +46,7 @@ class AnswerBudget:
         """Reads that wait for room."""
         self._bytes_max = bytes_max
         self._held_by: dict[str, int] = {}
+        self._held_on: Counter[str] = Counter()
         self._waiting: dict[str, deque[_Waiter]] = {}
 
     def lease(self, peer: str) -> AnswerLease:
@@ -58,7 +62,7 @@ class AnswerBudget:
         held = self._held_by.get(lease.peer, 0)
         room = (self._bytes_max - self.held_bytes - held) // 2
         if room < min(wanted, LEAST_BYTES):
-            if held:
+            if held or (self._held_on[lease.host] and self.held_bytes >= 2 * self._bytes_max):
                 return 0
             room = LEAST_BYTES
         granted = min(wanted, room)
@@ -98,6 +102,9 @@ class AnswerBudget:
             self._held_by[lease.peer] = held
         else:
             self._held_by.pop(lease.peer, None)
+        self._held_on[lease.host] += size_bytes
+        if not self._held_on[lease.host]:
+            del self._held_on[lease.host]
 
     def wake(self) -> None:
         """Grant room to waiting calls, caller by caller."""
@@ -120,13 +127,15 @@ class AnswerBudget:
 class AnswerLease:
     """The room of one call, which must release it at its end."""
 
-    __slots__ = ("_budget", "held_bytes", "peer")
+    __slots__ = ("_budget", "held_bytes", "host", "peer")
 
     def __init__(self, budget: AnswerBudget, peer: str) -> None:
         """Start without room; see ``AnswerBudget.lease``."""
         self._budget = budget
         self.peer = peer
         """The caller's connection."""
+        self.host = host_of(peer)
+        """The host that it counts for."""
         self.held_bytes = 0
         """Room that the call holds."""
 
