@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from functools import lru_cache
 from ipaddress import IPv6Address
 from threading import Lock
@@ -61,7 +60,7 @@ class HostPlaces:
         """
         self.count = 0
         """Places that are taken."""
-        self._of_host: Counter[str] = Counter()
+        self._of_host: dict[str, int] = {}
         self._lock = Lock()
         self.change_count_max(count_max, of_host_max)
 
@@ -74,12 +73,12 @@ class HostPlaces:
 
     def taken_by(self, host: str) -> int:
         """How many places a host has."""
-        return self._of_host[host]
+        return self._of_host.get(host, 0)
 
     def enter(self, host: str) -> bool:
         """Give a host, as ``host_of`` says it, one more place; whether there is one for it."""
         with self._lock:
-            taken = self._of_host[host]
+            taken = self._of_host.get(host, 0)
             if self.count >= self.count_max or taken >= self.of_host_max:
                 return False
             self.count += 1
@@ -90,6 +89,8 @@ class HostPlaces:
         """Take one place of a host back."""
         with self._lock:
             self.count -= 1
-            self._of_host[host] -= 1
-            if not self._of_host[host]:
+            left = self._of_host[host] - 1
+            if left:
+                self._of_host[host] = left
+            else:
                 del self._of_host[host]
