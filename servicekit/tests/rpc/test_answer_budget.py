@@ -102,7 +102,7 @@ async def test_a_host_of_many_connections_that_read_nothing_holds_twice_the_budg
     assert not waiting.done()
     for each in stuck[:-1]:
         each.release()
-    assert await waiting == MIB
+    assert LEAST_BYTES <= await waiting <= MIB
 
 
 async def test_cancelled_after_the_grant(budget):
