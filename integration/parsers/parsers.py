@@ -20,9 +20,12 @@ from ariane.broker.v1 import send_service_pb2 as send_pb
 from ariane.common.v1 import access_pb2 as access
 from ariane.common.v1 import access_rules_pb2 as rules
 from ariane.common.v1.login_service_pb2 import Delegation, DelegationTerms
+from ariane.common.v1.message_pb2 import Message
 from ariane_admin.compat.rocketmq_acl import imported
 from ariane_admin.compat.rocketmq_keys import keys_of
 from ariane_admin.errors import CommandFailed
+from ariane_admin.messages.message_traces import STEPS_MAX, life_of, told_by
+from ariane_admin.servicers.message.messages import trace_of
 from ariane_admin.users.policy_check import check_entries
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.receive.in_hand.receipts import (
@@ -38,6 +41,7 @@ from ariane_gateway.rpc.signature import SignatureRefused, signer_of
 from ariane_record.decoding.columns import decode_columns
 from ariane_record.errors import RecordError
 from ariane_record.single.message import RecordFields, encode_record
+from ariane_record.single.message_trace import TraceKind, TraceStep, encode_steps
 from ariane_record.single.properties import decode_properties
 from ariane_record.single.view import iter_messages
 from ariane_servicekit import ServiceError
@@ -361,6 +365,15 @@ def parse_acting(data: bytes) -> None:
     assert acted_for(ADMIN, again) == caller  # type: ignore[arg-type]
 
 
+def parse_traces(data: bytes) -> None:
+    """What anybody has written of one message: whatever is read can be shown."""
+    life = life_of(told_by(Message(body=data), "ID"))
+    assert len(life) <= STEPS_MAX
+    for step in life:
+        assert step.row()["client"] == trace_of(step).client_id
+
+
+TRACES: Final = encode_steps(TraceStep(kind, "ID", 1700, "g", "t", "x") for kind in TraceKind)
 ADMIN: Final = Caller(CallerKind.MEMBER, "", "a1", member_kind=MemberKind.ADMIN, cluster="main")
 _PROXIED: Final = SIGNATURE + bytes((0x21, 0x11, 0, 14)) + bytes(range(10, 22)) + b"\3\0"
 
@@ -401,6 +414,7 @@ PARSERS: Final[Mapping[str, Parser]] = {
     "records": Parser(parse_records, (), (_records(), b"")),
     "append": Parser(parse_append, (), _requests()),
     "properties": Parser(parse_properties, (RecordError,), (b"a\x01b\x02c\x01d\x02", b"\x01\x02")),
+    "traces": Parser(parse_traces, (), (TRACES, b"Recall\x01-1\x02")),
     "state": Parser(parse_state, (ValueError,), STATES),
     "condition": Parser(parse_condition, (ConditionInvalid, UnicodeDecodeError), CONDITIONS),
     "receipt": Parser(parse_receipt, (ServiceError,), (encode_receipt(RECEIPT, "g", SECRET),)),

@@ -17,6 +17,7 @@ from ariane.broker.v1 import topic_service_pb2 as topic_pb
 from ariane.broker.v1 import transaction_service_pb2 as transaction_pb
 from ariane.common.v1.message_pb2 import Message, ReplyAddress
 from ariane.common.v1.subscription_pb2 import FILTER_KIND_TAG, FilterExpression, Subscription
+from ariane_record.names import TRACE_TOPIC
 from ariane_servicekit.security.caller import MemberKind
 
 READER = "allow SUBSCRIBE topic DefaultCluster_REPLY_TOPIC; allow SUBSCRIBE group ARIANE_REPLIES"
@@ -438,3 +439,27 @@ async def test_a_requester_reads_replies_to_its_own_client_only(running_closed, 
         assert (await refused(first_of(eve.pulls.PullRange(plain)))).reason == "ACCESS_DENIED"
         auditor = await broker.of("auditor")
         assert await bodies(auditor, "auditor-1", "*") == [b"anna-1", b"eve-Aa", b"eve-BB"]
+
+
+async def test_a_trace_has_the_user_who_wrote_it_and_nobody_writes_for_another(
+    running_closed, refused, reason_of
+):
+    async with running_closed("anna: ", "bert: ") as broker:
+        root, anna = await broker.of("root"), await broker.of("anna")
+
+        async def write(**fields):
+            message = Message(body=b"b", keys=["u1"], **fields)
+            request = send_pb.SendMessagesRequest(topic=TRACE_TOPIC, messages=[message])
+            await anna.sends.SendMessages(request)
+
+        await write(properties={"kept": "k"})
+        refusal = await refused(write(properties={"ariane.written_by": "bert"}))
+        assert refusal.reason == "MESSAGE_ILLEGAL"
+        # In a packed record, the broker does not look at properties.
+        [result] = await anna.append(anna.batch(TRACE_TOPIC, [b"x"]))
+        assert reason_of(result.error) == "TOPIC_RESERVED"
+        refusal = await refused(anna.store_half("u2", topic=TRACE_TOPIC))
+        assert refusal.reason == "TOPIC_RESERVED"
+        query = query_pb.QueryMessagesRequest(topic=TRACE_TOPIC, key="u1")
+        [found] = (await root.queries.QueryMessages(query)).messages
+        assert dict(found.properties) == {"kept": "k", "ariane.written_by": "anna"}

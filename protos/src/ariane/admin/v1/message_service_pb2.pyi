@@ -354,6 +354,7 @@ class MessageTrace(_message.Message):
     DELIVERY_ATTEMPT_FIELD_NUMBER: _builtins.int
     SUCCESSFUL_FIELD_NUMBER: _builtins.int
     TRACE_ID_FIELD_NUMBER: _builtins.int
+    USER_FIELD_NUMBER: _builtins.int
     kind: Global___MessageTraceKind.ValueType
     """What happened."""
     group: _builtins.str
@@ -366,6 +367,8 @@ class MessageTrace(_message.Message):
     """Whether it went well."""
     trace_id: _builtins.str
     """W3C trace id, to find the spans; empty when there was none."""
+    user: _builtins.str
+    """Who told of it, as the broker knew the user; empty when it did not. All else is what he says."""
     @_builtins.property
     def begin_time(self) -> _timestamp_pb2.Timestamp:
         """When it began, by the client's clock."""
@@ -385,10 +388,11 @@ class MessageTrace(_message.Message):
         delivery_attempt: _builtins.int = ...,
         successful: _builtins.bool = ...,
         trace_id: _builtins.str = ...,
+        user: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["begin_time", b"begin_time", "duration", b"duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["begin_time", b"begin_time", "client_id", b"client_id", "delivery_attempt", b"delivery_attempt", "duration", b"duration", "group", b"group", "kind", b"kind", "successful", b"successful", "trace_id", b"trace_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["begin_time", b"begin_time", "client_id", b"client_id", "delivery_attempt", b"delivery_attempt", "duration", b"duration", "group", b"group", "kind", b"kind", "successful", b"successful", "trace_id", b"trace_id", "user", b"user"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

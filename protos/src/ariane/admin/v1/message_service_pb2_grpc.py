@@ -94,7 +94,7 @@ class MessageServiceServicer(object):
 
     def SendMessage(self, request, context):
         """Sends one message for a test, or a stored one once more. The user is named in the property
-        `ariane.sent_by`.
+        `ariane.sent_by`: `admin` where nobody is asked who he is.
         Errors: as SendService.SendMessages, NAME_SERVERS_UNREACHABLE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

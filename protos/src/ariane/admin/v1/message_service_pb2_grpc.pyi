@@ -49,7 +49,7 @@ class MessageServiceStub:
     """
     SendMessage: _grpc.UnaryUnaryMultiCallable[_message_service_pb2.SendMessageRequest, _message_service_pb2.SendMessageResponse]
     """Sends one message for a test, or a stored one once more. The user is named in the property
-    `ariane.sent_by`.
+    `ariane.sent_by`: `admin` where nobody is asked who he is.
     Errors: as SendService.SendMessages, NAME_SERVERS_UNREACHABLE.
     """
     ConsumeMessage: _grpc.UnaryUnaryMultiCallable[_message_service_pb2.ConsumeMessageRequest, _message_service_pb2.ConsumeMessageResponse]
@@ -81,7 +81,7 @@ class MessageServiceAsyncStub(MessageServiceStub):
     """
     SendMessage: _aio.UnaryUnaryMultiCallable[_message_service_pb2.SendMessageRequest, _message_service_pb2.SendMessageResponse]  # type: ignore[assignment]
     """Sends one message for a test, or a stored one once more. The user is named in the property
-    `ariane.sent_by`.
+    `ariane.sent_by`: `admin` where nobody is asked who he is.
     Errors: as SendService.SendMessages, NAME_SERVERS_UNREACHABLE.
     """
     ConsumeMessage: _aio.UnaryUnaryMultiCallable[_message_service_pb2.ConsumeMessageRequest, _message_service_pb2.ConsumeMessageResponse]  # type: ignore[assignment]
@@ -134,7 +134,7 @@ class MessageServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_message_service_pb2.SendMessageResponse, _abc.Awaitable[_message_service_pb2.SendMessageResponse]]:
         """Sends one message for a test, or a stored one once more. The user is named in the property
-        `ariane.sent_by`.
+        `ariane.sent_by`: `admin` where nobody is asked who he is.
         Errors: as SendService.SendMessages, NAME_SERVERS_UNREACHABLE.
         """
 

@@ -53,7 +53,8 @@ class UserServiceStub:
     super user.
     """
     DeleteUser: _grpc.UnaryUnaryMultiCallable[_user_service_pb2.DeleteUserRequest, _user_service_pb2.DeleteUserResponse]
-    """Deletes a user with credentials and access policy.
+    """Deletes a user with credentials and access policy. Nobody comes in by the name, also by groups
+    of an OpenID provider, until a user of this name is created again.
     Errors: USER_NOT_FOUND, FIELD_INVALID for the last enabled super user.
     """
     CreateCredential: _grpc.UnaryUnaryMultiCallable[_user_service_pb2.CreateCredentialRequest, _user_service_pb2.CreateCredentialResponse]
@@ -99,7 +100,8 @@ class UserServiceAsyncStub(UserServiceStub):
     super user.
     """
     DeleteUser: _aio.UnaryUnaryMultiCallable[_user_service_pb2.DeleteUserRequest, _user_service_pb2.DeleteUserResponse]  # type: ignore[assignment]
-    """Deletes a user with credentials and access policy.
+    """Deletes a user with credentials and access policy. Nobody comes in by the name, also by groups
+    of an OpenID provider, until a user of this name is created again.
     Errors: USER_NOT_FOUND, FIELD_INVALID for the last enabled super user.
     """
     CreateCredential: _aio.UnaryUnaryMultiCallable[_user_service_pb2.CreateCredentialRequest, _user_service_pb2.CreateCredentialResponse]  # type: ignore[assignment]
@@ -172,7 +174,8 @@ class UserServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _user_service_pb2.DeleteUserRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_user_service_pb2.DeleteUserResponse, _abc.Awaitable[_user_service_pb2.DeleteUserResponse]]:
-        """Deletes a user with credentials and access policy.
+        """Deletes a user with credentials and access policy. Nobody comes in by the name, also by groups
+        of an OpenID provider, until a user of this name is created again.
         Errors: USER_NOT_FOUND, FIELD_INVALID for the last enabled super user.
         """
 

@@ -15,7 +15,7 @@ from ariane_admin.errors import CommandFailed
 from ariane_record.errors import BodyDamaged
 from ariane_record.single.compression import Compression, original_body
 
-_KINDS: Final = {
+COMPRESSIONS: Final = {
     COMPRESSION_UNSPECIFIED: Compression.NONE,
     COMPRESSION_LZ4: Compression.LZ4,
     COMPRESSION_ZSTD: Compression.ZSTD,
@@ -29,7 +29,7 @@ def body_of(message: Message) -> bytes:
     Raises:
         CommandFailed: It cannot be decompressed.
     """
-    kind = _KINDS[message.compression]
+    kind = COMPRESSIONS[message.compression]
     try:
         return original_body(message.body, kind.system_flag)
     except BodyDamaged as error:

@@ -5,16 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Final
 
 from ariane.admin.v1 import message_service_pb2 as message_pb
 from ariane.common.v1.message_pb2 import Message
-from ariane_admin.messages.message_body import body_of
+from ariane_admin.messages.message_body import COMPRESSIONS
+from ariane_record.errors import RecordError
+from ariane_record.names import TRACE_WRITER
+from ariane_record.single.compression import original_body
 from ariane_record.single.message_trace import (
-    TraceDamaged,
     TraceKind,
     TraceStep,
     decode_steps,
 )
+
+BODY_BYTES_MAX: Final = 256 << 10
+"""Bytes of a body that is read; clients write at most 128,000."""
+
+STEPS_MAX: Final = 100
+"""Steps of one message of the trace topic that are read for one message."""
 
 KINDS = {
     TraceKind.SEND: message_pb.MESSAGE_TRACE_KIND_SEND,
@@ -41,6 +50,8 @@ class LifeStep:
     """The duration; None while it is unknown."""
     successful: bool
     """Whether the step succeeded; False while it is unknown."""
+    user: str = ""
+    """The user who told of it, as the broker knew it; empty for one that it did not know."""
 
     @property
     def trace_id(self) -> str:
@@ -65,6 +76,7 @@ class LifeStep:
             "cost_ms": self.cost_ms,
             "group": recorded.group,
             "client": recorded.client_id,
+            "user": self.user,
             "attempt": recorded.attempt,
             "topic": recorded.topic,
             "broker": recorded.store_host,
@@ -73,32 +85,45 @@ class LifeStep:
         }
 
 
-def life_of(unique_id: str, messages: Iterable[Message]) -> list[LifeStep]:
+def told_by(message: Message, unique_id: str) -> list[tuple[str, TraceStep]]:
+    """What a message of the trace topic tells of a message, each step with the user who wrote it.
+
+    Everybody may write there: what is damaged or too large tells nothing.
+    """
+    kind = COMPRESSIONS[message.compression]
+    try:
+        body = original_body(message.body, kind.system_flag, size_bytes_max=BODY_BYTES_MAX)
+        steps = decode_steps(body, about=unique_id, count_max=STEPS_MAX)
+    except RecordError:
+        return []
+    user = message.properties.get(TRACE_WRITER, "")
+    return [(user, step) for step in steps if step.unique_id == unique_id]
+
+
+def life_of(told: Iterable[tuple[str, TraceStep]]) -> list[LifeStep]:
     """The steps of one message, oldest first.
 
     Args:
-        unique_id: The message.
-        messages: Messages of the trace topic that may be about it; damaged ones are skipped.
+        told: Users, and what they told of it.
     """
-    begun: list[TraceStep] = []
-    ended: dict[str, TraceStep] = {}
-    for message in messages:
-        try:
-            steps = decode_steps(body_of(message))
-        except TraceDamaged:
-            continue
-        for step in steps:
-            if step.unique_id != unique_id:
-                continue
-            if step.kind is TraceKind.CONSUME_END:
-                ended[step.request_id] = step
-            else:
-                begun.append(step)
+    begun: list[tuple[str, TraceStep]] = []
+    # Nobody ends what another user has begun.
+    ended: dict[tuple[str, str], TraceStep] = {}
+    for user, step in told:
+        if step.kind is TraceKind.CONSUME_END:
+            ended[user, step.request_id] = step
+        else:
+            begun.append((user, step))
     life = []
-    for step in dict.fromkeys(begun):  # A repeated write has the same steps twice.
-        end = ended.get(step.request_id) if step.kind is TraceKind.CONSUME_BEGIN else step
+    for user, step in dict.fromkeys(begun):  # A repeated write has the same steps twice.
+        end = ended.get((user, step.request_id)) if step.kind is TraceKind.CONSUME_BEGIN else step
         timed = end is not None and step.kind in {TraceKind.SEND, TraceKind.CONSUME_BEGIN}
         life.append(
-            LifeStep(step, end.cost_ms if end and timed else None, bool(end and end.successful))
+            LifeStep(
+                step,
+                end.cost_ms if end and timed else None,
+                bool(end and end.successful),
+                user,
+            )
         )
     return sorted(life, key=lambda step: step.recorded.timestamp_ms)

@@ -285,7 +285,11 @@ class AppendRecords:
         configs = list(map(self._topics.find, rows.topics))
         for (topic, queue_id), config in zip(queues, configs, strict=True):
             if config is None or parked is not None or queue_id >= config.plain_queue_count:
-                check_place(topic, queue_id, config, is_delayed=parked is not None)
+                check_place(
+                    *(topic, queue_id, config),
+                    is_delayed=parked is not None,
+                    is_plain=rows.is_plain,
+                )
         check_sizes(table, self._body_bytes_max)
         check_types_of_rows(table, configs)
         self._check_quotas(rows)

@@ -85,7 +85,12 @@ def _check_range(numbers: Sequence[int], minimum: int, maximum: int, name: str) 
 
 
 def check_place(
-    topic: str, queue_id: int, config: TopicConfig | None, *, is_delayed: bool = False
+    topic: str,
+    queue_id: int,
+    config: TopicConfig | None,
+    *,
+    is_delayed: bool = False,
+    is_plain: bool = False,
 ) -> None:
     """Refuse a row that may not be appended to its queue.
 
@@ -94,6 +99,8 @@ def check_place(
         queue_id: Its queue.
         config: Its topic; None if the broker does not know it.
         is_delayed: Whether it is to be delivered later.
+        is_plain: Whether the broker has encoded its messages. Only such ones are traces: it has
+            put into them who writes.
 
     Raises:
         ServiceError: TOPIC_NOT_FOUND, TOPIC_NAME_ILLEGAL, TOPIC_RESERVED, TOPIC_NOT_WRITABLE,
@@ -101,7 +108,7 @@ def check_place(
     """
     if config is not None and not is_delayed and queue_id < config.plain_queue_count:
         return  # The usual case: nothing more to check.
-    if config is None or (config.system and topic != TRACE_TOPIC):
+    if config is None or (config.system and not (is_plain and topic == TRACE_TOPIC)):
         raise user_topic_error(topic) or topic_not_found(topic)
     if not config.writable:
         raise topic_not_writable(topic, int(config.permission))

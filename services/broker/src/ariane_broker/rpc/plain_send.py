@@ -8,9 +8,10 @@ from typing import Final
 
 from ariane.common.v1.message_pb2 import Message
 from ariane_broker.append.append import AppendRecords
+from ariane_broker.append.plain_message import PlainMessage
 from ariane_broker.append.rows import Rows, RowTerms
 from ariane_broker.append.topics_for_send import TopicsForSend
-from ariane_broker.errors.public_errors import message_type_mismatch
+from ariane_broker.errors.public_errors import message_illegal, message_type_mismatch
 from ariane_broker.log.promise import AcknowledgedLevel, Demand
 from ariane_broker.rpc.translation.delay_wire import delay_of
 from ariane_broker.rpc.translation.stored_message import EncodingDefaults, plain_message, type_of
@@ -25,8 +26,9 @@ from ariane_record import (
     RecordTable,
 )
 from ariane_record.layout import Host
-from ariane_record.names import TRACE_PARENT, TRACE_TOPIC
+from ariane_record.names import TRACE_PARENT, TRACE_TOPIC, TRACE_WRITER
 from ariane_servicekit.errors import field_invalid
+from ariane_servicekit.security.gate.asking import user_name
 from ariane_storage.writing.append import Appended
 
 MESSAGES_MAX: Final = 4096
@@ -159,6 +161,8 @@ class SendMessages:
                 raise message_type_mismatch(topic, wanted.value, found.value)
             try:
                 plain = plain_message(message, topic, position, defaults)
+                if topic == TRACE_TOPIC:
+                    plain = _with_writer(plain, position)
                 plain.add_to(encoder, position)
             except BlockFull:
                 rule = f"must not take more than {self._call_bytes_max} bytes in all"
@@ -185,6 +189,20 @@ class SendMessages:
             return group_position(group, count)
         self._turn += 1
         return self._turn % count
+
+
+def _with_writer(message: PlainMessage, position: int) -> PlainMessage:
+    """A message for the trace topic, which everybody may write to, with the user who writes it.
+
+    Raises:
+        ServiceError: MESSAGE_ILLEGAL: it names a user itself.
+    """
+    if TRACE_WRITER in message.properties:
+        raise message_illegal(position, f"property {TRACE_WRITER!r} belongs to the system")
+    user = user_name()
+    if not user:
+        return message
+    return message._replace(properties={**message.properties, TRACE_WRITER: user})
 
 
 def _trace_parents_of(messages: Sequence[Message]) -> list[str]:

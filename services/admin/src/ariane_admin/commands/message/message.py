@@ -191,8 +191,8 @@ def trace(*, unique_id: str, name_servers: str, output: Output) -> int:
             " record one",
             ExitStatus.NOT_FOUND,
         )
-    columns = ["time", "what", "successful", "cost_ms", "group", "client", "attempt", "state"]
-    output.rows(columns, [step.row() for step in steps])
+    columns = ["time", "what", "successful", "cost_ms", "group", "client", "user", "attempt"]
+    output.rows([*columns, "state"], [step.row() for step in steps])
     return asked.status
 
 

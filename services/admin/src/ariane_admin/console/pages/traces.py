@@ -50,7 +50,7 @@ async def traces(ask: Asker, request: Request) -> Page:
     )
     rows = [_row(trace) for trace in answer.traces]
     more = next_page(answer, "traces", unique_id=unique_id)
-    columns = ("Began", "What", "Group", "Client", "Attempt", "Took", "How", "Trace")
+    columns = ("Began", "What", "Group", "Client", "User", "Attempt", "Took", "How", "Trace")
     table = Table("Its life", columns, rows, "Nobody told of it.", more)
     return Page("Traces", [search, *silence(answer), table], SECTION)
 
@@ -63,6 +63,7 @@ def _row(trace: message_pb.MessageTrace) -> tuple[Cell, ...]:
         Cell(_KINDS.get(trace.kind, "not known")),
         Cell(trace.group),
         Cell(trace.client_id),
+        Cell(trace.user),
         Cell(str(trace.delivery_attempt)),
         Cell(took, kind="number"),
         Cell("well" if good else "not well, or not over", kind="good" if good else "bad"),

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from ariane.admin.v1 import message_service_pb2 as message_pb
 from ariane.broker.v1 import query_service_pb2 as query_pb
@@ -20,7 +21,7 @@ from ariane_admin.asking.cluster_doors import (
     broker_peer,
 )
 from ariane_admin.messages.message_body import body_of
-from ariane_admin.messages.message_traces import LifeStep, life_of
+from ariane_admin.messages.message_traces import LifeStep, life_of, told_by
 from ariane_admin.servicers.cluster_access import ClusterAccess
 from ariane_admin.servicers.message.message_wire import message_of, shortened
 from ariane_admin.servicers.times import moment_in
@@ -28,6 +29,9 @@ from ariane_record.names import TRACE_TOPIC
 from ariane_sdk import LiveBroker, MessageQueue, QueueReader, ReceivedMessage
 from ariane_sdk.errors import CallError, TopicNotFound
 from ariane_servicekit import PageKey, PageRequest, ServiceError, field_invalid
+
+if TYPE_CHECKING:
+    from ariane_record.decoding.columns import RecordColumns
 
 TERM_PAGE: Final = 64
 """The most messages in one answer of a broker."""
@@ -48,6 +52,9 @@ TERM_KINDS: Final = (int, str, int)
 
 PLACE_KINDS: Final = (int, str, int, int)
 """Types of the key of a message found by time: instant, broker, queue, queue offset."""
+
+
+_Kept = TypeVar("_Kept")
 
 
 class Shown(NamedTuple):
@@ -79,7 +86,7 @@ class MessageSearch:
         found = await self._by_id(answers, message_id, topic)
         if found is None and topic:
             asked = query_pb.QueryMessagesRequest(topic=topic, unique_id=message_id)
-            matching = await self.by_term(answers, lambda _: asked, count_max=1)
+            matching = await self.by_term(answers, lambda _: asked, plain, count_max=1)
             found = matching[0] if matching else None
         if found is None:
             hint = "" if topic else "; a unique id is looked for with its topic"
@@ -94,22 +101,24 @@ class MessageSearch:
         self,
         answers: Answers,
         asked: Callable[[LiveBroker], query_pb.QueryMessagesRequest],
+        kept: Callable[[Message], _Kept],
         *,
         count_max: int,
-    ) -> list[Message]:
+    ) -> list[_Kept]:
         """Messages that the index finds, newest first.
 
         Args:
             answers: The brokers to ask.
             asked: The request to each broker.
+            kept: What is kept of a message: all that come have large bodies, perhaps.
             count_max: The most messages of each broker.
         """
 
-        async def at(broker: LiveBroker) -> list[Message]:
+        async def at(broker: LiveBroker) -> list[tuple[PageKey, _Kept]]:
             stub = self._doors.queries(broker.address)
             request = query_pb.QueryMessagesRequest()
             request.CopyFrom(asked(broker))
-            found: list[Message] = []
+            found: list[tuple[PageKey, _Kept]] = []
             while len(found) < count_max:
                 request.message_count_max = min(TERM_PAGE, count_max - len(found))
                 call = stub.QueryMessages(request, timeout=CALL_SECONDS_MAX)
@@ -117,20 +126,22 @@ class MessageSearch:
                     page = await answer_to_question(call, broker_peer(broker))
                 except TopicNotFound:
                     break
-                found += page.messages
+                # Beside the loop: a small body becomes a large one where its producer likes.
+                found += await asyncio.to_thread(_each_kept, kept, page.messages)
                 if not page.truncated or not page.messages:
                     break
                 request.before_commit_log_offset = page.messages[-1].position.commit_log_offset
             return found
 
-        found = [message for messages in await answers.ask(at) for message in messages]
-        return sorted(found, key=_term_key)
+        found = [each for several in await answers.ask(at) for each in several]
+        return [message for _, message in sorted(found, key=lambda each: each[0])]
 
     async def life(self, answers: Answers, unique_id: str) -> list[LifeStep]:
         """The steps of one message's life, oldest first, as clients have recorded them."""
         asked = query_pb.QueryMessagesRequest(topic=TRACE_TOPIC, key=unique_id)
-        bounds = await self.by_term(answers, lambda _: asked, count_max=TRACES_MAX)
-        return life_of(unique_id, bounds)
+        kept = partial(told_by, unique_id=unique_id)
+        told = await self.by_term(answers, lambda _: asked, kept, count_max=TRACES_MAX)
+        return life_of(each for several in told for each in several)
 
     async def found_by_term(
         self,
@@ -151,9 +162,14 @@ class MessageSearch:
         def behind(broker: LiveBroker) -> query_pb.QueryMessagesRequest:
             return asked if page.last is None else _behind(asked, broker.broker_name, page.last)
 
-        found = await self.by_term(answers, behind, count_max=page.limit + 1)
-        cuts = (shortened(plain(each), bytes_max) for each in found)
-        return [Shown(_term_key(message), message, cut) for message, cut in cuts]
+        def kept(message: Message) -> Shown:
+            short, cut = shortened(plain(message), bytes_max)
+            # A message of a page holds the whole page, with all bodies in it.
+            own = Message()
+            own.CopyFrom(short)
+            return Shown(_term_key(message), own, cut)
+
+        return await self.by_term(answers, behind, kept, count_max=page.limit + 1)
 
     async def latest(
         self,
@@ -260,11 +276,23 @@ class _Tail:
         blocks = self._reader.read_range(self._queue, begin, self._end)
         async with aclosing(blocks) as reading:  # type: ignore[type-var]
             async for columns in reading:
-                for view in columns.iter_messages():
-                    received = ReceivedMessage(view, self._queue)
-                    message, cut = message_of(received, body_bytes_max=self._bytes_max)
-                    self.read.appendleft(Shown(_place_key(message), message, cut))
+                self.read.extendleft(await asyncio.to_thread(self._shown, columns))
         self._end = begin
+
+    def _shown(self, columns: RecordColumns) -> list[Shown]:
+        """The messages of a block, decompressed and cut."""
+        shown = []
+        for view in columns.iter_messages():
+            received = ReceivedMessage(view, self._queue)
+            message, cut = message_of(received, body_bytes_max=self._bytes_max)
+            shown.append(Shown(_place_key(message), message, cut))
+        return shown
+
+
+def _each_kept(
+    kept: Callable[[Message], _Kept], messages: Iterable[Message]
+) -> list[tuple[PageKey, _Kept]]:
+    return [(_term_key(message), kept(message)) for message in messages]
 
 
 def plain(message: Message) -> Message:

@@ -30,6 +30,7 @@ from ariane_admin.servicers.times import moment_in
 from ariane_sdk import LiveBroker, MessageQueue, QueueLag
 from ariane_sdk import Message as OutgoingMessage
 from ariane_servicekit import PageRequest, field_invalid
+from ariane_servicekit.security.gate.asking import user_name
 
 _Context = aio.ServicerContext[Any, Any]
 
@@ -39,7 +40,7 @@ CONSUME_SECONDS_DEFAULT: Final = 10
 CONSUME_SECONDS_MAX: Final = 60
 
 SENT_BY: Final = "ariane.sent_by"
-"""Property of messages that operators sent."""
+"""Property of messages that operators sent: the user, or "admin" where nobody is asked."""
 
 
 class MessageServicer(MessageServiceServicer):
@@ -104,7 +105,7 @@ class MessageServicer(MessageServiceServicer):
             places = places[int(page.last[0]) + 1 :]
         taken = page.page_of(places, lambda each: (each[0],))
         return message_pb.ListMessageTracesResponse(
-            traces=(_trace_of(step) for _, step in taken.entries),
+            traces=(trace_of(step) for _, step in taken.entries),
             next_page_token=taken.next_page_token,
             silent_brokers=self._cluster.silent(answers),
         )
@@ -125,7 +126,7 @@ class MessageServicer(MessageServiceServicer):
                 tag=given.tag,
                 keys=tuple(given.keys),
                 message_group=given.message_group,
-                properties={**given.properties, SENT_BY: "admin"},
+                properties={**given.properties, SENT_BY: user_name() or "admin"},
                 flag=given.flag,
                 deliver_at=moment_in(given, "delivery_time"),
                 delay_level=given.delay_level,
@@ -213,7 +214,8 @@ class MessageServicer(MessageServiceServicer):
         ]
 
 
-def _trace_of(step: LifeStep) -> message_pb.MessageTrace:
+def trace_of(step: LifeStep) -> message_pb.MessageTrace:
+    """A step as a message of the contract."""
     record = step.recorded
     trace = message_pb.MessageTrace(
         kind=KINDS[record.kind],
@@ -222,6 +224,7 @@ def _trace_of(step: LifeStep) -> message_pb.MessageTrace:
         delivery_attempt=record.attempt,
         successful=step.successful,
         trace_id=step.trace_id,
+        user=step.user,
     )
     trace.begin_time.FromMilliseconds(record.timestamp_ms)
     if step.cost_ms is not None:

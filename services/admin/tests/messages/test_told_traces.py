@@ -1,0 +1,57 @@
+"""What users tell of messages: each in his own name, and nobody spoils what others tell."""
+
+from __future__ import annotations
+
+import zlib
+
+import pytest
+
+from ariane.common.v1.message_pb2 import (
+    COMPRESSION_LZ4,
+    COMPRESSION_UNSPECIFIED,
+    COMPRESSION_ZLIB,
+    Message,
+)
+from ariane_admin.messages.message_traces import BODY_BYTES_MAX, STEPS_MAX, life_of, told_by
+from ariane_record.single.message_trace import TraceKind, TraceStep, encode_steps
+
+BEGUN = TraceStep(TraceKind.CONSUME_BEGIN, "ID", 1700, "g", request_id="r", client_id="c")
+ENDED = BEGUN._replace(kind=TraceKind.CONSUME_END, cost_ms=5)
+
+
+def told(*steps, user="", compression=COMPRESSION_UNSPECIFIED, body=None):
+    properties = {"ariane.written_by": user} if user else {}
+    body = encode_steps(steps) if body is None else body
+    message = Message(body=body, properties=properties, compression=compression)
+    return told_by(message, "ID")
+
+
+def test_nobody_ends_what_another_has_begun():
+    false_end = ENDED._replace(successful=False, cost_ms=9)
+    life = life_of(
+        [*told(BEGUN, user="anna"), *told(ENDED, user="anna"), *told(false_end, user="bert")]
+    )
+    assert [(step.user, step.successful, step.cost_ms) for step in life] == [("anna", True, 5)]
+    assert life[0].row()["user"] == "anna"
+    [waits] = life_of([*told(BEGUN), *told(ENDED, user="bert")])
+    assert (waits.user, waits.successful, waits.cost_ms) == ("", False, None)
+
+
+@pytest.mark.parametrize(
+    ("body", "compression"),
+    [
+        (b"no zlib at all", COMPRESSION_ZLIB),
+        (b"no frame", COMPRESSION_LZ4),
+        (zlib.compress(bytes(BODY_BYTES_MAX + 1)), COMPRESSION_ZLIB),
+        (encode_steps([BEGUN._replace(timestamp_ms=10**300)]), COMPRESSION_UNSPECIFIED),
+    ],
+)
+def test_what_is_damaged_or_too_large_tells_nothing(body, compression):
+    assert told(body=body, compression=compression) == []
+
+
+def test_what_one_message_tells_is_bounded():
+    steps = [BEGUN._replace(request_id=f"r{n}") for n in range(2 * STEPS_MAX)]
+    assert len(told(*steps)) == STEPS_MAX
+    packed = zlib.compress(encode_steps([BEGUN]))
+    assert told(body=packed, compression=COMPRESSION_ZLIB) == [("", BEGUN)]
