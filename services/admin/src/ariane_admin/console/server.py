@@ -18,7 +18,7 @@ from uvicorn.server import ServerState
 from ariane_servicekit import Address, StartRefused
 from ariane_servicekit.security.caller import address_of_peer
 from ariane_wire import Credentials
-from ariane_wire.server.host_places import HostPlaces, host_of
+from ariane_wire.server.host_places import SHARE_MIN, HostPlaces, host_of
 from ariane_wire.server.identity import identity
 from ariane_wire.transport.first_octets import TlsListener
 from ariane_wire.transport.ports import Networks
@@ -26,8 +26,8 @@ from ariane_wire.transport.ports import Networks
 STOP_S: Final = 3
 
 CONNECTIONS_MAX: Final = 500
-"""Connections of browsers, of which one host has three quarters at most: the last one is answered
-by 503, and those beyond it are closed."""
+"""Connections of browsers, of which one host has three quarters at most. So many more are answered
+by 503; those beyond that are closed, as those of one host beyond its share are."""
 
 ALPN: Final = "http/1.1"
 
@@ -43,7 +43,8 @@ class _State(ServerState):
 
     def __init__(self) -> None:
         super().__init__()
-        self.places = HostPlaces(CONNECTIONS_MAX)
+        of_host = max(SHARE_MIN, CONNECTIONS_MAX * 3 // 4)
+        self.places = HostPlaces(2 * CONNECTIONS_MAX, of_host)
 
 
 class _Connection(H11Protocol):
@@ -57,6 +58,9 @@ class _Connection(H11Protocol):
     host = ""
     """The host whose place it has; empty without one."""
 
+    _head: asyncio.TimerHandle | None = None
+    """Ends the wait for the head of a request; None while none is waited for."""
+
     @override
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -69,7 +73,6 @@ class _Connection(H11Protocol):
             transport.close()
         if self.told_peer:
             self.client = (address_of_peer(self.told_peer), 0)
-        self._head: asyncio.TimerHandle | None = None
         self._wait_for_head()
 
     @override
