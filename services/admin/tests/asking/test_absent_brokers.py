@@ -5,13 +5,14 @@ import json
 
 import grpc
 import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
 
 from ariane.namesrv.v1.maintenance_service_pb2 import KeyValue, ListKeyValuesResponse
 from ariane.namesrv.v1.maintenance_service_pb2_grpc import (
     MaintenanceServiceServicer,
     add_MaintenanceServiceServicer_to_server,
 )
-from ariane.namesrv.v1.route_pb2 import BrokerIdentity, BrokerLiveness
+from ariane.namesrv.v1.route_pb2 import AwayBroker, BrokerIdentity, BrokerLiveness
 from ariane.namesrv.v1.route_service_pb2 import ListBrokersResponse
 from ariane.namesrv.v1.route_service_pb2_grpc import (
     RouteServiceServicer,
@@ -30,9 +31,13 @@ from ariane_testkit.small_store import SMALL_STORE
 class ScriptedNameServer(RouteServiceServicer, MaintenanceServiceServicer):
     """Knows some brokers by name, and orders of queues by topic; hangs when it knows no brokers."""
 
-    def __init__(self, brokers, orders):
+    def __init__(self, brokers, orders, away=()):
         self.brokers = brokers
         self.orders = orders
+        self.away = [
+            AwayBroker(broker_name=name, topic_count=2, leave_time=Timestamp(seconds=9))
+            for name in away
+        ]
 
     async def ListBrokers(self, request, context):  # noqa: N802 - the contract's name.
         if self.brokers is None:
@@ -41,7 +46,9 @@ class ScriptedNameServer(RouteServiceServicer, MaintenanceServiceServicer):
             BrokerIdentity(cluster_name="c", broker_name=name, broker_id=0, address="127.0.0.1:1")
             for name in self.brokers
         )
-        return ListBrokersResponse(brokers=[BrokerLiveness(identity=one) for one in identities])
+        return ListBrokersResponse(
+            brokers=[BrokerLiveness(identity=one) for one in identities], away_brokers=self.away
+        )
 
     async def ListKeyValues(self, request, context):  # noqa: N802 - the contract's name.
         if self.orders is None:
@@ -104,6 +111,22 @@ async def test_a_broker_that_only_orders_of_queues_know_is_named_once(warnings):
     [warning] = said
     assert "the result lacks broker broker-b, which is not registered" in warning
     assert "of topic bills and 1 more" in warning
+
+
+async def test_a_broker_that_is_away_is_named_with_since_when_and_what_to_do(warnings):
+    orders = {"trades": "broker-a:4;broker-c d:4"}
+    _, said = await warnings(
+        ScriptedNameServer(["broker-a"], orders, away=["broker-b", "broker-c d"]),
+        ScriptedNameServer(["broker-a", "broker-b"], orders, away=["broker-a", "broker-c d"]),
+    )
+
+    alive_elsewhere, away = said
+    assert "the result lacks broker broker-b: only name server" in alive_elsewhere
+    assert away == (
+        "ariane: warning: the result lacks broker broker-c d, which is not registered: it is away"
+        " since 1970-01-01T00:00:09+00:00, with 2 topics; start it, or if it is gone for good:"
+        " ariane broker forget 'broker-c d'"
+    )
 
 
 async def test_a_name_server_that_hangs_or_knows_no_orders_hides_no_other(warnings, monkeypatch):

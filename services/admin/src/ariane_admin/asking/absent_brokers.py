@@ -1,20 +1,24 @@
 """Warnings of brokers that a list lacks because the name server that was asked does not know them.
 
 A broker whose heartbeats stop leaves the routes; lists then show a smaller cluster that looks
-whole. Two traces may be left: another name server still receives its heartbeats, or an order of
-queues (``ariane topic order``) names it, since orders name all brokers of a topic. Without either
-trace no warning is possible.
+whole. Three traces may be left: another name server still receives its heartbeats, name servers
+name it as away, which they do for a day, or an order of queues (``ariane topic order``) names it,
+since orders name all brokers of a topic. Without any trace no warning is possible.
 """
 
 from __future__ import annotations
 
 import asyncio
+import shlex
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
+from datetime import UTC
 from typing import Final, NamedTuple
 
 from ariane.namesrv.v1.maintenance_service_pb2 import ListKeyValuesRequest
+from ariane_admin.asking.away_brokers import away_brokers
 from ariane_admin.asking.cluster_doors import PRIMARY_ID, ClusterDoors, all_pages
+from ariane_admin.counted import counted
 from ariane_admin.terminal.client_warnings import say_warning
 from ariane_sdk.errors import CallError
 
@@ -51,8 +55,17 @@ async def warn_of_absent(doors: ClusterDoors, listed: Iterable[str]) -> None:
             f"the result lacks broker {name}: only name server {heard_at[name]} knows it; "
             "run ariane doctor for details"
         )
+    known |= heard_at.keys()
+    for one in await away_brokers(doors, known, seconds_max=ASK_SECONDS_MAX):
+        left = one.leave_time.ToDatetime(UTC).isoformat(timespec="seconds")
+        say_warning(
+            f"the result lacks broker {one.broker_name}, which is not registered: it is away since"
+            f" {left}, with {counted(one.topic_count, 'topic')}; start it, or if it is gone for"
+            f" good: ariane broker forget {shlex.quote(one.broker_name)}"
+        )
+        known.add(one.broker_name)
     orders = {topic: order for traces in answers for topic, order in traces.orders.items()}
-    for name, topics in topics_of_absent(orders, known | heard_at.keys()).items():
+    for name, topics in topics_of_absent(orders, known).items():
         say_warning(
             f"the result lacks broker {name}, which is not registered: it is part of the"
             f" queue order of {topics}; run ariane doctor for details"

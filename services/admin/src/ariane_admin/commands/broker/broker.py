@@ -44,7 +44,9 @@ def list_brokers(*, name_servers: str, output: Output) -> int:
     its write permission from routes (ariane broker drain). "Stored since start" counts the messages
     that it has stored since its process started. A warning names each broker that does
     not answer; it is listed as the name servers know it, and the exit status is 3. A warning also
-    names brokers that are not registered but still part of a queue order (ariane topic order).
+    names brokers that are not registered: those that are away, since when, and those that are part
+    of a queue order (ariane topic order). For one that does not come back there is ariane broker
+    forget.
 
     \b
     Example:

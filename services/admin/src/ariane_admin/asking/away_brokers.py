@@ -1,0 +1,45 @@
+"""Brokers that have left undrained and may come back, as name servers name them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+
+from ariane.namesrv.v1.route_pb2 import AwayBroker
+from ariane.namesrv.v1.route_service_pb2 import ListBrokersRequest
+from ariane_admin.asking.cluster_doors import ClusterDoors, answer_to_question
+from ariane_sdk.errors import CallError
+
+
+async def away_brokers(
+    doors: ClusterDoors, alive: Collection[str], *, seconds_max: float, cluster_name: str = ""
+) -> list[AwayBroker]:
+    """The brokers that some name server names as away and none has registered, by name.
+
+    Name servers that do not answer are passed over; a broker that several name is described by the
+    first of them.
+
+    Args:
+        doors: Connections to the name servers, each of which is asked.
+        alive: Names of the brokers that are registered anywhere.
+        seconds_max: How long a name server may take.
+        cluster_name: Only brokers of this cluster. Empty: all.
+    """
+
+    async def ask(address: str) -> Collection[AwayBroker]:
+        # Each page has all of them.
+        request = ListBrokersRequest(page_size=1, cluster_name=cluster_name)
+        call = doors.routes(address).ListBrokers(request, timeout=seconds_max)
+        try:
+            return (await answer_to_question(call, f"name server {address}")).away_brokers
+        except CallError:
+            return ()
+
+    answers = await asyncio.gather(*map(ask, doors.name_servers))
+    away = {
+        (one.broker_name, one.cluster_name): one
+        for answer in reversed(answers)
+        for one in answer
+        if one.broker_name not in alive
+    }
+    return [away[place] for place in sorted(away)]
