@@ -9,9 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ariane_sdk import ClusterClient, Message, MessageQueue, Producer, PushConsumer, PushSettings
+from ariane_sdk.consumer.delivery.grouped_work import GroupedQueueWork
+from ariane_sdk.consumer.delivery.holding import Holding
 from ariane_sdk.consumer.delivery.message_shards import MessageShards
+from ariane_sdk.consumer.delivery.queue_work import ListenerParts
 from ariane_sdk.consumer.delivery.window import QueueWindow
 from ariane_sdk.errors import ConsumptionHeld
+from ariane_sdk.message import ReceivedMessage
 from sdk.python.tests.consumer.push_side import wait_until
 
 _numbers = itertools.count()
@@ -55,17 +59,87 @@ def test_shards_keep_the_order_of_groups_and_the_smallest_offset(groups, batch, 
         smallest = min(set(range(len(groups))) - done)
         assert smallest in {offset for _, _, offsets in in_work for offset in offsets}
         group, shard, offsets = in_work.pop(data.draw(st.integers(0, len(in_work) - 1)))
-        for delivery in shards.finish(group, shard):
+        # Of a batch that fails, the first messages may be done long before the rest.
+        leading = data.draw(st.integers(0, len(offsets) - 1))
+        if leading:
+            finished = shards.finish_leading(group, leading)
+            in_work.append((group, shard, offsets[leading:]))
+        else:
+            finished = shards.finish(group, shard)
+        for delivery in finished:
             window.finish(delivery)
-        done.update(offsets)
+        done.update(offsets[:leading] if leading else offsets)
         unfinished = [offset for offset in range(len(groups)) if offset not in done]
-        assert window.consumer_offset <= min(unfinished, default=len(groups))
+        assert window.consumer_offset == min(unfinished, default=len(groups))
         assert shards.in_work_count == sum(len(offsets) for _, _, offsets in in_work)
     assert window.consumer_offset == len(groups)
     assert (shards.waiting_count, shards.ready_count) == (0, 0)
     for group in set(groups) - {""}:
         own = [offset for offset in given_ if groups[offset] == group]
         assert own == sorted(own)
+
+
+class GroupStub(ReceivedMessage):
+    """A message with a place and a group that may be tried again."""
+
+    queue_offset = message_group = size_bytes = None
+
+    def __init__(self, queue_offset, group):
+        self._header = (0,) * 17
+        self.queue_offset = queue_offset
+        self.message_group = group
+        self.size_bytes = 1
+
+
+class Patient:
+    """Locks that hold, and a group that makes no dead letters."""
+
+    def holds(self, _queue):
+        return True
+
+    def new_return_id(self):
+        return "r"
+
+    async def attempts_max(self, _queue):
+        return None
+
+
+async def test_what_is_done_of_a_failing_batch_is_done_for_the_stored_offset():
+    given_, goes_on, room = [], asyncio.Event(), []
+
+    async def listen(messages):
+        given_.append([message.queue_offset for message in messages])
+        if not goes_on.is_set() and any(message.queue_offset == 2 for message in messages):
+            raise ValueError("one of them")
+
+    patient = Patient()
+    work = GroupedQueueWork(
+        MessageQueue("orders", "broker-a", 0),
+        0,
+        ListenerParts(
+            deliver=listen,
+            batch_size=3,
+            settings=PushSettings(queue_concurrency=2, queue_span_max=2, suspend_s=0.001),
+            holding=Holding("g"),
+        ),
+        on_room=lambda: room.append(work.done_offset),
+        returns=patient,
+        locks=patient,
+    )
+    work.window.put([GroupStub(place, group) for place, group in enumerate("abaaa")], 5)
+    work.start()
+    work.wake()
+    try:
+        await wait_until(lambda: given_.count([2]) > 1)
+        assert work.done_offset == 2, "0 and 1 are done, and come to nobody again"
+        assert (work.in_flight_count, work.waiting_count) == (2, 1)
+        assert (work.hold.queue_offset, room) == (2, [])
+        goes_on.set()
+        await wait_until(lambda: work.done_offset == 5)
+    finally:
+        await work.release(1)
+    assert [batch for batch in given_ if 0 in batch] == [[0, 2, 3], [0, 2, 3], [0]]
+    assert (given_[-1], room) == ([4], [3]), "the queue is pulled as soon as its span allows"
 
 
 @pytest.fixture

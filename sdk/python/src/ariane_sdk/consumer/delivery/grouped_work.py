@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from ariane_sdk.consumer.delivery.message_shards import MessageShards
 from ariane_sdk.consumer.delivery.ordered_work import OrderedQueueWork
 from ariane_sdk.consumer.delivery.window import Delivery
+from ariane_sdk.message import ReceivedMessage
 
 FEED_MESSAGES: Final = 256
 """Messages that go from the window to the shards at a time."""
@@ -55,16 +57,30 @@ class GroupedQueueWork(OrderedQueueWork):
             if not await self._deliver_until_done(Delivery(batch, batch[0].queue_offset, 0)):
                 return
             had_room = self.wants_records
-            for finished in self._shards.finish(group, shard):
-                self.window.finish(finished)
-            self.hand_out.wake()
+            self._make_room(self._shards.finish(group, shard), had_room=had_room)
             if self._after_batch is not None:
                 await self._after_batch(self.queue)
             if self._shards.ready_count:
                 self._arrived.set()  # For the loops beside this one.
-            if not had_room and self.wants_records:
-                self._on_room()
             await asyncio.sleep(0)
+
+    def _without(
+        self, delivery: Delivery, left: Sequence[ReceivedMessage], count: int
+    ) -> Sequence[ReceivedMessage]:
+        """As in order; what is done of a batch is done for the queue's offset, too."""
+        left = super()._without(delivery, left, count)
+        if left:
+            had_room, group = self.wants_records, left[0].message_group
+            self._make_room(self._shards.finish_leading(group, count), had_room=had_room)
+        return left
+
+    def _make_room(self, finished: Iterable[Delivery], *, had_room: bool) -> None:
+        """Finish in the window what was taken together; ``had_room`` is how it was before."""
+        for delivery in finished:
+            self.window.finish(delivery)
+        self.hand_out.wake()
+        if not had_room and self.wants_records:
+            self._on_room()
 
     def _feed(self) -> None:
         """Put waiting messages into the shards, as many as all loops may need."""

@@ -113,16 +113,32 @@ class MessageShards:
         self.in_work_count += len(shard.in_work)
         return group, shard
 
+    def finish_leading(self, group: str, count: int) -> list[Delivery]:
+        """End the work on the first messages of a batch, whose rest stays in work.
+
+        Args:
+            group: The message group of the batch; a batch without a group has no rest.
+            count: Messages, fewer than the batch has left.
+
+        Returns:
+            What was taken together and is finished now.
+        """
+        return self._finish(self._shards[group], count)
+
     def finish(self, group: str, shard: Shard) -> list[Delivery]:
         """End the work on a shard's batch; returns what was taken together and is finished now."""
-        finished = [taken.delivery for message, taken in shard.in_work if taken.finish(message)]
-        self.in_work_count -= len(shard.in_work)
-        shard.in_work.clear()
+        finished = self._finish(shard, len(shard.in_work))
         if shard.waiting:
             self._make_ready(group, shard)
         elif group:
             del self._shards[group]
         return finished
+
+    def _finish(self, shard: Shard, count: int) -> list[Delivery]:
+        done = shard.in_work[:count]
+        del shard.in_work[:count]
+        self.in_work_count -= count
+        return [taken.delivery for message, taken in done if taken.finish(message)]
 
     def _make_ready(self, group: str, shard: Shard) -> None:
         self._serial += 1
