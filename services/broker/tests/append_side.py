@@ -66,14 +66,11 @@ class KeptWakes(HeldRequests):
         super().__init__(FilteredWatches(store=None), count_max=1)
         self.woken = []
 
-    def wants_tags(self, _queue):
-        return False
-
     def arrived(self, queue, _tag_codes=None):
         self.woken.append(queue)
 
-    def arrived_in(self, queues):
-        self.woken += queues
+    def arrived_in(self, arrivals):
+        self.woken += [queue for queue, _ in arrivals]
 
 
 class GatedFlush:

@@ -66,7 +66,7 @@ class ScriptedArrivals:
     def __init__(self):
         self.keys = []
 
-    def appended(self, queues, next_commit_log_offsets, _tag_codes=None):
+    def appended(self, queues, next_commit_log_offsets, _tag_codes=None, _counts=()):
         self.keys += queues
 
 

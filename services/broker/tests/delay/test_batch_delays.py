@@ -62,7 +62,7 @@ class Topics:
 
 
 class Arrivals:
-    def appended(self, queue, next_commit_log_offset, _tag_codes=None):
+    def appended(self, queue, next_commit_log_offset, _tag_codes=None, _counts=()):
         pass
 
 

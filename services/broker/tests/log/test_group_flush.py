@@ -210,11 +210,11 @@ async def test_queues_are_woken_when_they_are_confirmed_and_not_before(log, make
     woken = []
 
     class Held:
-        def wants_tags(self, _queue):
-            return False
-
         def arrived(self, key, _tag_codes=None):
             woken.append(key)
+
+        def arrived_in(self, arrivals):
+            woken.extend(key for key, _ in arrivals)
 
     arrivals = Arrivals(log, Held())
     flush = make_flush(on_flushed=arrivals.confirm)

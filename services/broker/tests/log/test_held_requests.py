@@ -1,11 +1,12 @@
 import asyncio
 import sys
 
+import numpy as np
 import pytest
 
 from ariane_broker.interest import Interest
 from ariane_broker.log.filtered_watches import FilteredWatches
-from ariane_broker.log.held_requests import HeldRequests
+from ariane_broker.log.held_requests import TAGS_TOLD_MAX, Arrivals, HeldRequests
 from ariane_broker.queue_key import QueueKey
 from ariane_servicekit import ServiceError
 
@@ -69,6 +70,50 @@ async def test_who_wants_some_tags_is_woken_by_these(held):
         held.forget(each)
     assert not held.wants_tags(A)
     assert (held._watches, held._tagged) == ({}, {})
+
+
+class Confirmed:
+    """A store whose log is confirmed up to an offset."""
+
+    confirmed_offset = 1000
+
+
+MANY = TAGS_TOLD_MAX + 1
+
+
+@pytest.mark.parametrize("waits", [False, True])
+async def test_rows_for_several_queues_wake_by_their_own_tags_and_once(held, waits):
+    """As producers send: many messages at once, for all queues, whether confirmed at once."""
+    told = []
+
+    def watch(name, interest):
+        held.watch({A: interest, B: interest}, lambda: told.append(name))
+
+    watch("red", Interest(frozenset([1])))
+    watch("blue", Interest(frozenset([2])))
+    watch("all", None)
+    store = Confirmed()
+    store.confirmed_offset = 0 if waits else 1000
+    arrivals = Arrivals(store, held)
+
+    def append(*rows):
+        told.clear()
+        queues, codes = zip(*rows, strict=True)
+        tag_codes = np.concatenate([np.array(each, np.int32) for each in codes])
+        ends = [store.confirmed_offset + 1] * len(rows) if waits else [7] * len(rows)
+        arrivals.appended(queues, ends, tag_codes, list(map(len, codes)))
+        if waits:
+            assert told == []
+            store.confirmed_offset += 1
+            arrivals.confirm()
+        return sorted(told)
+
+    assert append((A, [1, 3]), (B, [3])) == ["all", "all", "red"]
+    assert append((A, [3]), (B, [2]), (A, [3, 3])) == ["all", "all", "blue"]
+    assert append((A, [1]), (A, [2]), (A, [1])) == ["all", "blue", "red"]
+    assert append((A, [3] * MANY)) == ["all"]
+    assert append((A, [3] * MANY + [1]), (B, [0])) == ["all", "all", "red"]
+    assert append((A, range(3, 3 + MANY))) == ["all", "blue", "red"], "of too many tags"
 
 
 @pytest.mark.parametrize("interest", [None, Interest(frozenset([7]))])

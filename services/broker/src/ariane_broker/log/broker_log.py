@@ -156,7 +156,7 @@ class BrokerLog:
         listener = self._listeners.get(queues[0].topic)
         if listener is not None:
             listener(table, queues[0].queue_id, appended)
-        self._arrivals.appended(queues, edges[1:], table.tag_codes)
+        self._arrivals.appended(queues, edges[1:], table.tag_codes, appended.counts)
         self._keeping.appended(edges[-1])
         if replicas is not None:
             replicas.appended()

@@ -184,6 +184,11 @@ class HeldRequests:
         finally:
             self._waiting.pop(watch, None)
 
+    @property
+    def any_tags(self) -> bool:
+        """Whether any reader wants messages with some tags only."""
+        return bool(self._tagged)
+
     def wants_tags(self, queue: QueueKey) -> bool:
         """Whether it matters which tags messages of a queue have."""
         return queue in self._tagged
@@ -219,13 +224,26 @@ class HeldRequests:
         for queue in dict.fromkeys(queues):
             self.wake(queue)
 
-    def arrived_in(self, queues: Iterable[QueueKey]) -> None:
-        """Messages with whatever tags arrived in some queues."""
+    def arrived_in(self, arrivals: Iterable[tuple[QueueKey, Collection[int] | None]]) -> None:
+        """Messages arrived in some queues; the watches on each are notified once.
+
+        Args:
+            arrivals: Queues, the same one perhaps several times, each with hashes of tags as with
+                ``arrived``.
+        """
         filtered = self.filtered.queues
-        if self._watches or self._tagged or filtered:
-            for queue in dict.fromkeys(queues):
-                if queue in self._watches or queue in self._tagged or queue in filtered:
-                    self.arrived(queue)
+        if not (self._watches or self._tagged or filtered):
+            return
+        codes_of: dict[QueueKey, set[int] | None] = {}
+        for queue, codes in arrivals:
+            if queue in self._watches or queue in self._tagged or queue in filtered:
+                known = codes_of.setdefault(queue, set())
+                if codes is None:
+                    codes_of[queue] = None
+                elif known is not None:
+                    known.update(codes)
+        for queue, wanted in codes_of.items():
+            self.arrived(queue, wanted)
 
     def close(self) -> None:
         """End all waits; requests that come later do not wait."""
@@ -244,8 +262,8 @@ def _remove(watches: dict[KeyT, dict[Watch, None]], key: KeyT, watch: Watch) -> 
         watches.pop(key, None)
 
 
-TAGS_LOOKED_AT_MAX: Final = 64
-"""Of more messages in one block, all watches are notified: some tag will be wanted."""
+TAGS_TOLD_MAX: Final = 64
+"""Of more different tags in one row, all watches are notified: some tag will be wanted."""
 
 
 class Arrivals:
@@ -261,34 +279,48 @@ class Arrivals:
         queues: Sequence[QueueKey],
         next_commit_log_offsets: Sequence[int],
         tag_codes: NDArray[np.int32] | None = None,
+        counts: Sequence[int] = (),
     ) -> None:
         """Note records appended to queues side by side.
 
         Args:
-            queues: The queues.
-            next_commit_log_offsets: Where the last record of each ends.
-            tag_codes: Hash of the tag of each record; None if they are not known. Looked at where
-                there is one queue.
+            queues: The queue of each row of records.
+            next_commit_log_offsets: Where the last record of each row ends.
+            tag_codes: Hash of the tag of each record, row after row; None if they are not known.
+            counts: Number of records of each row, where their tags are known.
         """
-        if len(queues) > 1:
-            if not self._pending and next_commit_log_offsets[-1] <= self._store.confirmed_offset:
-                self._held.arrived_in(queues)
-                return
-            unknown: list[None] = [None] * len(queues)
-            self._pending.extend(zip(next_commit_log_offsets, queues, unknown, strict=True))
-            return
-        (queue,), (end,) = queues, next_commit_log_offsets
-        codes: list[int] | None = None
-        if tag_codes is not None and self._held.wants_tags(queue):
-            codes = tag_codes.tolist() if len(tag_codes) <= TAGS_LOOKED_AT_MAX else None
-        if not self._pending and end <= self._store.confirmed_offset:
-            self._held.arrived(queue, codes)
+        codes: Sequence[Collection[int] | None] = [None] * len(queues)
+        if tag_codes is not None and self._held.any_tags:
+            codes = self._codes_of_rows(queues, tag_codes, counts)
+        if self._pending or next_commit_log_offsets[-1] > self._store.confirmed_offset:
+            self._pending.extend(zip(next_commit_log_offsets, queues, codes, strict=True))
+        elif len(queues) == 1:
+            self._held.arrived(queues[0], codes[0])
         else:
-            self._pending.append((end, queue, codes))
+            self._held.arrived_in(zip(queues, codes, strict=True))
 
     def confirm(self) -> None:
         """The confirmed end has moved: wake the requests that wait for messages before it."""
         confirmed = self._store.confirmed_offset
+        come: list[tuple[QueueKey, Collection[int] | None]] = []
         while self._pending and self._pending[0][0] <= confirmed:
-            _, queue, codes = self._pending.popleft()
-            self._held.arrived(queue, codes)
+            come.append(self._pending.popleft()[1:])
+        if come:
+            self._held.arrived_in(come)
+
+    def _codes_of_rows(
+        self, queues: Sequence[QueueKey], tag_codes: NDArray[np.int32], counts: Sequence[int]
+    ) -> list[Collection[int] | None]:
+        """The different hashes of each row's tags; None where they do not matter, or are many."""
+        found: list[Collection[int] | None] = []
+        end = 0
+        for queue, count in zip(queues, counts, strict=True):
+            begin, end = end, end + count
+            if not self._held.wants_tags(queue):
+                found.append(None)
+                continue
+            codes = tag_codes[begin:end]
+            if count > TAGS_TOLD_MAX:
+                codes = np.unique(codes)
+            found.append(codes.tolist() if len(codes) <= TAGS_TOLD_MAX else None)
+        return found
