@@ -4,7 +4,8 @@ import pytest
 
 from ariane.broker.v1.client_service_pb2 import GroupMember, Membership
 from ariane.common.v1.subscription_pb2 import Subscription
-from ariane_sdk import Averaging, errors
+from ariane_record.names import retry_topic
+from ariane_sdk import Averaging, Configured, MachineRoom, MessageQueue, errors
 from ariane_sdk.consumer.group.membership import GroupView
 from ariane_sdk.routing.route import BrokerRoute, Route
 
@@ -33,8 +34,9 @@ def member(client_id, routes):
     return GroupMember(client_id=client_id, membership=Membership(subscriptions=subscriptions))
 
 
-def view_of(brokers):
-    return GroupView(brokers, SimpleNamespace(group="g", client_id="one", strategy=Averaging()))
+def view_of(brokers, client_id="one", strategy=None):
+    strategy = strategy or Averaging()
+    return GroupView(brokers, SimpleNamespace(group="g", client_id=client_id, strategy=strategy))
 
 
 async def test_a_broker_is_asked_once_for_the_members_of_all_topics():
@@ -77,3 +79,31 @@ async def test_a_member_waits_until_brokers_know_it():
 
     assert await view_of(brokers).shares(ROUTES) is None
     assert await view_of(brokers).shares([]) == []
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [MachineRoom(["north"]), Configured([MessageQueue("orders", "a", 0)])],
+    ids=lambda strategy: strategy.name,
+)
+async def test_all_that_failed_comes_again_even_where_queues_have_no_owner(strategy):
+    brokers = (
+        BrokerRoute("c", "a", {0: "a:1"}, 1, 1, zone="north"),
+        BrokerRoute("c", "b", {0: "b:1"}, 1, 1, zone="south"),
+    )
+    routes = [Route(topic, brokers) for topic in ("orders", retry_topic("g"))]
+    known = [member("one", routes), member("two", routes)]
+    scripted = ScriptedBrokers({"a:1": known, "b:1": known})
+
+    owned = {"orders": [], retry_topic("g"): []}
+    for client_id in ("one", "two"):
+        for share in await view_of(scripted, client_id, strategy).shares(routes):
+            for queue in share.queues:
+                owned[queue.topic].append(queue.broker_name)
+
+    # One member fails on messages of a room that it consumed while its own was empty.
+    assert {topic: sorted(set(names)) for topic, names in owned.items()} == {
+        "orders": ["a"],
+        retry_topic("g"): ["a", "b"],
+    }
+    assert len(owned[retry_topic("g")]) == 2

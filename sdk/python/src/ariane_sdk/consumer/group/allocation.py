@@ -4,6 +4,9 @@ Every member computes the same division from the same input, without messages to
 input is the sorted queues, the sorted client ids, and for some strategies the facts that brokers
 have of members. Members of one group that name different strategies are refused, since their
 divisions would not fit.
+
+The queues of a group's retry topic are always averaged: a strategy may leave queues without an
+owner, and what a member failed on must come again nevertheless.
 """
 
 from __future__ import annotations

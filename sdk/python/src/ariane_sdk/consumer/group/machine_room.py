@@ -21,6 +21,8 @@ class MachineRoom:
 
     A broker's room is its configured zone, unless a function returns it. The queues of other rooms
     have no owner while there are any in these rooms; if there are none, all queues are consumed.
+    The zone of a broker with replicas is that of its primary, so its room changes with a failover
+    to another zone: list all zones of its set, or return the room by the broker's name.
     RocketMQ: ``AllocateMessageQueueByMachineRoom``, which takes the room from the broker's name,
     and consumes nothing of other rooms.
     """

@@ -13,8 +13,9 @@ from ariane.broker.v1.client_service_pb2 import (
     Membership,
     OwnedQueues,
 )
+from ariane_record.names import retry_topic
 from ariane_sdk.client.broker_calls import BrokerCalls, read_address
-from ariane_sdk.consumer.group.allocation import GroupFacts, InformedStrategy
+from ariane_sdk.consumer.group.allocation import Averaging, GroupFacts, InformedStrategy
 from ariane_sdk.consumer.group.consumer_plan import ConsumerPlan
 from ariane_sdk.errors import ArianeError, CallError
 from ariane_sdk.message_queue import MessageQueue
@@ -70,6 +71,7 @@ class GroupView:
         self._group = plan.group
         self._client_id = plan.client_id
         self._strategy = plan.strategy
+        self._returning = retry_topic(plan.group)
 
     async def shares(self, routes: Sequence[Route]) -> list[Share] | None:
         """This member's part of each topic; None while brokers do not know it as a member yet.
@@ -95,11 +97,13 @@ class GroupView:
 
     def _share_of(self, route: Route, members: Mapping[str, Membership]) -> Share:
         client_ids = sorted(members)
-        if isinstance(self._strategy, InformedStrategy):
+        # A strategy may leave queues without an owner; what a member failed on must come again.
+        strategy = Averaging() if route.topic == self._returning else self._strategy
+        if isinstance(strategy, InformedStrategy):
             facts = facts_of(route, members)
-            queues = self._strategy.allocate_among(self._client_id, facts)
+            queues = strategy.allocate_among(self._client_id, facts)
         else:
-            queues = self._strategy.allocate(self._client_id, route.read_queues, client_ids)
+            queues = strategy.allocate(self._client_id, route.read_queues, client_ids)
         return Share(queues, len(client_ids))
 
     async def _answer(self, broker: BrokerRoute) -> MembersByTopic | ArianeError:
