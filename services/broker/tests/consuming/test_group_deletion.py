@@ -12,6 +12,7 @@ from ariane.broker.v1 import group_service_pb2 as group_pb
 from ariane.broker.v1 import offset_service_pb2 as offset_pb
 from ariane.broker.v1 import retry_service_pb2 as retry_pb
 from ariane.broker.v1 import topic_service_pb2 as topic_pb
+from ariane_broker.topics.topic_changes import TopicChanges
 from ariane_record.decoding.columns import decode_columns
 from ariane_record.names import dead_letter_topic, retry_topic
 from ariane_testkit.java_names import JAVA_GROUP, leave_java_names
@@ -154,17 +155,41 @@ async def test_dead_letters_may_be_kept(prepared):
     assert (await redrive(prepared)).duplicate_count == 1
 
 
-async def test_a_group_with_members_stays(prepared, refused):
-    call = prepared.clients.Attach()
+async def attached(broker):
+    """A member of the group; its stream."""
+    call = broker.clients.Attach()
     hello = client_pb.ClientHello(
         client_id="a", memberships=[client_pb.Membership(consumer_group=GROUP)]
     )
     await call.write(client_pb.AttachRequest(hello=hello))
     assert (await call.read()).HasField("accepted")
+    return call
+
+
+async def test_a_group_with_members_stays(prepared, refused):
+    call = await attached(prepared)
     failure = await refused(delete(prepared))
     assert (failure.reason, failure.metadata["member_count"]) == ("GROUP_IN_USE", "1")
     assert RETRY in await topics(prepared)
     call.cancel()
+
+
+async def test_who_comes_while_a_group_is_deleted_keeps_it(prepared, refused, monkeypatch):
+    await live(prepared)
+    delete_topic, calls = TopicChanges.delete_for_group, []
+
+    async def and_come(changes, topic):
+        await delete_topic(changes, topic)
+        if not calls:
+            calls.append(await attached(prepared))
+
+    monkeypatch.setattr(TopicChanges, "delete_for_group", and_come)
+    assert (await refused(delete(prepared))).reason == "GROUP_IN_USE"
+    assert await prepared.known_offset(GROUP, TOPIC) == 2
+    assert RETRY in await topics(prepared)
+    listed = await prepared.groups.ListConsumerGroups(group_pb.ListConsumerGroupsRequest())
+    assert GROUP in {group.consumer_group for group in listed.groups}
+    calls[0].cancel()
 
 
 async def test_what_waits_for_its_next_try_is_dropped(running, clock):

@@ -53,9 +53,7 @@ class GroupDeletion:
             StorageError: What it has in hand could not be forgotten.
         """
         check_user_group(consumer_group)
-        members = self.clients.members(consumer_group)
-        if members:
-            raise group_in_use(consumer_group, len(members))
+        self._refuse_in_use(consumer_group)
         await self.groups.check_exists(consumer_group)
         retries, letters = retry_topic(consumer_group), dead_letter_topic(consumer_group)
         deleted = DeletedGroup(self._count(retries), self._count(letters))
@@ -68,8 +66,15 @@ class GroupDeletion:
         await self.receiving.promised()
         # A new group of this name must not inherit state that the log has of this one.
         await self.save_states()
+        # Who has come meanwhile keeps the group with its settings and offsets.
+        self._refuse_in_use(consumer_group)
         await self.groups.delete(consumer_group)
         return deleted
+
+    def _refuse_in_use(self, consumer_group: str) -> None:
+        members = self.clients.members(consumer_group)
+        if members:
+            raise group_in_use(consumer_group, len(members))
 
     def _count(self, topic: str) -> int:
         config = self.topics.find(topic)
