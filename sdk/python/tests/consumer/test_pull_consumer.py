@@ -251,6 +251,27 @@ async def test_a_paused_queue_keeps_still(topic, producer, one_queue, make_consu
         assert bodies(await consumer.poll(timeout_s=20)) == list("23456789")
 
 
+async def test_a_paused_queue_is_paused_still_after_its_offset_was_reset(
+    topic, one_queue, cluster, make_consumer
+):
+    async with (
+        make_consumer(group="kept-paused") as consumer,
+        ClusterClient(cluster.name_servers) as client,
+    ):
+        assert bodies(await consumer.poll(2, timeout_s=20)) == ["0", "1"]
+        consumer.pause(one_queue)
+        assert await consumer.poll(timeout_s=0) == []  # The first two are done.
+        polled = consumer._queue(one_queue)
+        await client.reset_offsets("kept-paused", topic, "earliest")
+        async with asyncio.timeout(60):
+            while consumer._life.owned.find(one_queue) in {polled, None}:  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0.01)
+        assert consumer.paused == {one_queue}
+        assert await consumer.poll(timeout_s=0.1) == []
+        consumer.resume(one_queue)
+        assert bodies(await consumer.poll(timeout_s=20)) == list("0123456789")
+
+
 async def test_assigned_queues_need_no_group(topic, one_queue, producer, make_consumer):
     async with (
         make_consumer(group="hand", subscriptions=None) as consumer,

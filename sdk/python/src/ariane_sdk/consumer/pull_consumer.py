@@ -246,6 +246,7 @@ class PullConsumer:
         for topic in {queue.topic for queue in wanted} - chosen.keys():
             chosen[checked_topic(topic)] = TagFilter.parse("*")
         self._plan.filters.update(chosen)
+        self._line.paused.intersection_update(wanted)
         await self._life.assign(wanted)
 
     async def poll(
@@ -377,7 +378,7 @@ class PullConsumer:
         self._line.put_down(polled)
 
     def pause(self, *queues: MessageQueue) -> None:
-        """Neither pull nor return messages of these queues.
+        """Neither pull nor return messages of these queues, until ``resume``.
 
         Raises:
             IllegalArgument: A queue is not assigned to this consumer.
@@ -389,9 +390,10 @@ class PullConsumer:
         """Continue with paused queues.
 
         Raises:
-            IllegalArgument: A queue is not assigned to this consumer.
+            IllegalArgument: A queue is neither paused nor assigned to this consumer.
         """
-        for polled in list(map(self._queue, queues)):
+        left = self._line.resumed(map(checked_queue, queues), self.assignment)
+        for polled in list(map(self._queue, left)):
             polled.resume()
 
     async def commit(
@@ -452,9 +454,14 @@ class PullConsumer:
     def _make_owned(
         self, queue: MessageQueue, begin_offset: int, on_room: Callable[[], None]
     ) -> PolledQueue:
-        names, settings = self._column_names, self._plan.settings
         return polled_queue(
-            queue, begin_offset, names, settings, on_room=on_room, on_arrival=self._line.join
+            queue,
+            begin_offset,
+            self._column_names,
+            self._plan.settings,
+            paused=self._line.paused,
+            on_room=on_room,
+            on_arrival=self._line.join,
         )
 
     def _count_last_as_done(self) -> None:

@@ -26,13 +26,19 @@ class PolledColumns(PolledQueue):
         *,
         names: Sequence[str],
         settings: ConsumerSettings,
+        paused: set[MessageQueue],
         on_room: Callable[[], None],
         on_arrival: Callable[[PolledQueue], None],
     ) -> None:
         """As ``PolledQueue``; ``names`` are the columns of the batches."""
         self._names = names
         super().__init__(
-            queue, begin_offset, settings=settings, on_room=on_room, on_arrival=on_arrival
+            queue,
+            begin_offset,
+            settings=settings,
+            paused=paused,
+            on_room=on_room,
+            on_arrival=on_arrival,
         )
 
     def take_batch(self) -> pa.RecordBatch | None:
@@ -55,14 +61,26 @@ def polled_queue(
     names: Sequence[str] | None,
     settings: ConsumerSettings,
     *,
+    paused: set[MessageQueue],
     on_room: Callable[[], None],
     on_arrival: Callable[[PolledQueue], None],
 ) -> PolledQueue:
     """A queue that is polled: for columns of these names, or for messages where there are none."""
     if names is None:
         return PolledQueue(
-            queue, begin_offset, settings=settings, on_room=on_room, on_arrival=on_arrival
+            queue,
+            begin_offset,
+            settings=settings,
+            paused=paused,
+            on_room=on_room,
+            on_arrival=on_arrival,
         )
     return PolledColumns(
-        queue, begin_offset, names=names, settings=settings, on_room=on_room, on_arrival=on_arrival
+        queue,
+        begin_offset,
+        names=names,
+        settings=settings,
+        paused=paused,
+        on_room=on_room,
+        on_arrival=on_arrival,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from ariane_sdk.consumer.polling.polled_columns import PolledColumns
@@ -21,9 +21,23 @@ class PolledLine:
 
     def __init__(self) -> None:
         """Start with an empty line, and no messages in hand."""
+        self.paused: set[MessageQueue] = set()
+        """The queues that the application has paused, also while they are taken over anew."""
         self._line: deque[PolledQueue] = deque()
         self._in_hand: set[PolledQueue] = set()
         self._arrived = asyncio.Event()
+
+    def resumed(
+        self, queues: Iterable[MessageQueue], owned: Collection[MessageQueue]
+    ) -> list[MessageQueue]:
+        """Resume those of some queues that are paused and taken over anew; return the others.
+
+        ``owned``: the queues that the consumer has now.
+        """
+        wanted = list(queues)
+        moving = self.paused.intersection(wanted).difference(owned)
+        self.paused -= moving
+        return [queue for queue in wanted if queue not in moving]
 
     def join(self, polled: PolledQueue) -> None:
         """Put a queue at the end of the line, unless it is in line."""

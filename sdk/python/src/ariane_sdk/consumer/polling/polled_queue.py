@@ -30,13 +30,15 @@ class PolledQueue:
         begin_offset: int,
         *,
         settings: ConsumerSettings,
+        paused: set[MessageQueue],
         on_room: Callable[[], None],
         on_arrival: Callable[[PolledQueue], None],
     ) -> None:
         """Own a queue whose first message to be handed out has this offset.
 
-        ``on_room`` is called when the queue may be pulled again, ``on_arrival`` when there are
-        messages to poll.
+        ``paused`` has the consumer's paused queues: one that is taken over anew, as after a reset
+        of its offset, is paused still. ``on_room`` is called when the queue may be pulled again,
+        ``on_arrival`` when there are messages to poll.
         """
         self.queue = queue
         """The queue."""
@@ -56,13 +58,12 @@ class PolledQueue:
         """When its last pull was answered, by the loop's time; None if never."""
         self.delivered_s: float | None = None
         """When messages of it were last handed out, the same way."""
-        self.paused = False
-        """Whether it is neither pulled nor handed out."""
         self.in_line = False
         """Whether it is in the line of queues to poll."""
         self.hold: Hold | None = None
         """None: nothing but the application holds it."""
         self._settings = settings
+        self._paused = paused
         self._on_room = on_room
         self._on_arrival = on_arrival
         self._done_offset = begin_offset
@@ -84,6 +85,11 @@ class PolledQueue:
         out since: otherwise these would be looked at again after each start.
         """
         return self.position if self._all_done else self._done_offset
+
+    @property
+    def paused(self) -> bool:
+        """Whether it is neither pulled nor handed out."""
+        return self.queue in self._paused
 
     @property
     def released(self) -> bool:
@@ -171,11 +177,11 @@ class PolledQueue:
 
     def pause(self) -> None:
         """Neither pull nor hand out."""
-        self.paused = True
+        self._paused.add(self.queue)
 
     def resume(self) -> None:
         """Go on."""
-        self.paused = False
+        self._paused.discard(self.queue)
         self.wake()
         self._on_room()
 
