@@ -27,6 +27,8 @@ from ariane.broker.v1.offset_service_pb2 import (
     StoreConsumerOffsetsRequest,
 )
 from ariane.broker.v1.offset_service_pb2_grpc import OffsetServiceStub
+from ariane.broker.v1.topic_service_pb2 import CreateTopicRequest, Topic
+from ariane.broker.v1.topic_service_pb2_grpc import TopicServiceStub as BrokerTopicsStub
 from ariane_admin.commands.group.group_rows import group_row
 from ariane_admin.group_texts import query_text
 from ariane_sdk import (
@@ -77,6 +79,37 @@ async def test_the_life_of_a_group_leaves_its_entries(groups, entries):
     outcomes = [each.outcome for each in await entries(resource_name="adm-clerks")]
     done, failed = audit_pb.AUDIT_OUTCOME_DONE, audit_pb.AUDIT_OUTCOME_FAILED
     assert outcomes == [done, failed, done, done]
+
+
+async def test_a_group_that_is_consumed_at_one_broker_is_deleted_at_none(cluster, groups):
+    name, topic = "adm-half", "adm-one-side"
+    await groups.CreateGroup(group_pb.CreateGroupRequest(group=settings(name)))
+    wanted = Topic(topic=topic, read_queue_count=1, write_queue_count=1)
+    async with aio.insecure_channel(cluster.brokers[0].address) as channel:
+        await BrokerTopicsStub(channel).CreateTopic(CreateTopicRequest(topic=wanted))
+
+    async def listen(_messages):
+        """Takes everything."""
+
+    async def refused(call):
+        with pytest.raises(AioRpcError, match="1 live member") as failure:
+            await call
+        return failure.value.code()
+
+    member = PushConsumer(
+        cluster.name_servers, group=name, subscriptions={topic: "*"}, listener=listen
+    )
+    async with member:
+        await member.wait_assigned()
+        deletion = group_pb.DeleteGroupRequest(consumer_group=name)
+        assert await refused(groups.DeleteGroup(deletion)) is StatusCode.FAILED_PRECONDITION
+        offsets = group_pb.DeleteGroupOffsetsRequest(consumer_group=name, topic=topic)
+        assert await refused(groups.DeleteGroupOffsets(offsets)) is StatusCode.FAILED_PRECONDITION
+        found = await groups.GetGroup(group_pb.GetGroupRequest(consumer_group=name))
+        assert len(found.group.placements) == 2
+    assert len((await groups.DeleteGroup(deletion)).outcomes) == 2
+    async with ClusterClient(cluster.name_servers) as client:
+        await client.delete_topic(topic)
 
 
 async def test_a_pause_keeps_what_brokers_have_of_their_own(cluster, groups, browser):

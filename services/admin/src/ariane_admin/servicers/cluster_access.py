@@ -13,6 +13,7 @@ from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane_admin.asking.answers import Answers
 from ariane_admin.asking.cluster_doors import PATIENCE_S, ClusterDoors
 from ariane_admin.asking.own_tls import own_tls
+from ariane_admin.counted import counted
 from ariane_sdk import LiveBroker, MessageQueue
 from ariane_sdk.errors import ArianeError, RouteNotFound
 from ariane_servicekit import ErrorTranslator, Page, PageKey, ServiceError, take_page
@@ -253,4 +254,13 @@ def group_not_found(group: str) -> ServiceError:
         ErrorReason.ERROR_REASON_GROUP_NOT_FOUND,
         f"no broker that answers knows group {group!r}",
         {"consumer_group": group},
+    )
+
+
+def group_in_use(group: str, member_count: int) -> ServiceError:
+    """The error for a group that is consumed, as brokers raise it."""
+    return ServiceError(
+        ErrorReason.ERROR_REASON_GROUP_IN_USE,
+        f"group {group!r} has {counted(member_count, 'live member')}",
+        {"consumer_group": group, "member_count": member_count},
     )

@@ -2,15 +2,60 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
+from collections.abc import Iterable
+from itertools import chain
+from typing import Final
 
 from ariane.admin.v1 import group_service_pb2 as group_pb
 from ariane.broker.v1 import client_service_pb2 as client_pb
 from ariane.common.v1.message_pb2 import MessageQueue as QueueMessage
-from ariane_admin.asking.cluster_doors import all_pages
+from ariane_admin.asking.cluster_doors import (
+    PAGE_SIZE,
+    ClusterDoors,
+    all_pages,
+    answer_to_question,
+    broker_peer,
+)
 from ariane_admin.servicers.cluster_access import ClusterAccess
 from ariane_sdk import LiveBroker
-from ariane_sdk.errors import GroupNotFound
+from ariane_sdk.errors import CallError, GroupNotFound
+
+LIVE_SECONDS_MAX: Final = 2.0
+"""How long a broker may take to say who lives: it checks that itself before it deletes anything."""
+
+
+async def live_member_ids(
+    doors: ClusterDoors, brokers: Iterable[LiveBroker], group: str, *, topic: str = ""
+) -> frozenset[str]:
+    """The members of a group that live at any of some brokers, by client id.
+
+    Brokers that do not know the group, or do not answer soon, add none.
+
+    Args:
+        doors: Connections to the brokers.
+        brokers: The brokers.
+        group: The group.
+        topic: Only members that subscribe to it; empty: all.
+    """
+
+    async def at(broker: LiveBroker) -> Iterable[str]:
+        asked = client_pb.ListGroupMembersRequest(consumer_group=group, page_size=PAGE_SIZE)
+        stub = doors.clients(broker.address)
+        call = stub.ListGroupMembers(asked, timeout=LIVE_SECONDS_MAX)
+        try:
+            answer = await answer_to_question(call, broker_peer(broker))
+        except CallError:
+            return ()
+        return [
+            member.client_id
+            for member in answer.members
+            if not member.away
+            and (not topic or any(topic == s.topic for s in member.membership.subscriptions))
+        ]
+
+    return frozenset(chain.from_iterable(await asyncio.gather(*map(at, brokers))))
 
 
 async def list_members(

@@ -24,14 +24,22 @@ from ariane_admin.asking.cluster_doors import (
     answer_to_question,
     broker_peer,
 )
-from ariane_admin.servicers.cluster_access import ClusterAccess, group_not_found
+from ariane_admin.servicers.cluster_access import (
+    ClusterAccess,
+    group_in_use,
+    group_not_found,
+)
 from ariane_admin.servicers.group.group_facts import (
     TOPICS_MAX,
     cluster_group,
     facts_of,
     placement_of,
 )
-from ariane_admin.servicers.group.group_members import list_conflicts, list_members
+from ariane_admin.servicers.group.group_members import (
+    list_conflicts,
+    list_members,
+    live_member_ids,
+)
 from ariane_admin.servicers.group.group_offsets import (
     group_queue_offsets,
     named,
@@ -196,6 +204,7 @@ class GroupServicer(GroupServiceServicer):
             gone.append(await answer_of(call, broker_peer(broker)))
 
         brokers = await self._doors.primaries()
+        await self._refuse_in_use(request.consumer_group, brokers)
         outcomes = await self._at_those_that_know(request.consumer_group, brokers, at)
         return group_pb.DeleteGroupResponse(
             outcomes=outcomes,
@@ -269,8 +278,10 @@ class GroupServicer(GroupServiceServicer):
         self, request: group_pb.DeleteGroupOffsetsRequest, context: _Context
     ) -> group_pb.DeleteGroupOffsetsResponse:
         """Delete a group's offsets of one topic. All brokers are called: it may be deleted."""
+        brokers = await self._doors.primaries()
+        await self._refuse_in_use(request.consumer_group, brokers, topic=request.topic)
         offsets, outcomes = await self._delete_offsets(
-            request, await self._doors.primaries(), validate_only=request.validate_only
+            request, brokers, validate_only=request.validate_only
         )
         return group_pb.DeleteGroupOffsetsResponse(offsets=offsets, outcomes=outcomes)
 
@@ -296,6 +307,18 @@ class GroupServicer(GroupServiceServicer):
 
         outcomes = await self._at_those_that_know(request.consumer_group, brokers, at)
         return sorted(offsets, key=offset_place), outcomes
+
+    async def _refuse_in_use(
+        self, group: str, brokers: Sequence[LiveBroker], *, topic: str = ""
+    ) -> None:
+        """Refuse where anybody consumes: brokers without that member would do their part.
+
+        Raises:
+            ServiceError: GROUP_IN_USE.
+        """
+        live = await live_member_ids(self._doors, brokers, group, topic=topic)
+        if live:
+            raise group_in_use(group, len(live))
 
     async def _at_those_that_know(
         self,
