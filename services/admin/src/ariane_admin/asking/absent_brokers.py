@@ -48,7 +48,8 @@ async def warn_of_absent(doors: ClusterDoors, listed: Iterable[str]) -> None:
         listed: The names of the brokers of the list.
     """
     known = set(listed)
-    answers = await asyncio.gather(*(_traces(doors, address) for address in doors.name_servers))
+    asked = asyncio.gather(*(_traces(doors, address) for address in doors.name_servers))
+    answers, away = await asyncio.gather(asked, away_brokers(doors, seconds_max=ASK_SECONDS_MAX))
     heard_at = {name: traces.address for traces in reversed(answers) for name in traces.heard}
     for name in sorted(heard_at.keys() - known):
         say_warning(
@@ -56,7 +57,9 @@ async def warn_of_absent(doors: ClusterDoors, listed: Iterable[str]) -> None:
             "run ariane doctor for details"
         )
     known |= heard_at.keys()
-    for one in await away_brokers(doors, known, seconds_max=ASK_SECONDS_MAX):
+    for one in away:
+        if one.broker_name in known:
+            continue
         left = one.leave_time.ToDatetime(UTC).isoformat(timespec="seconds")
         say_warning(
             f"the result lacks broker {one.broker_name}, which is not registered: it is away since"

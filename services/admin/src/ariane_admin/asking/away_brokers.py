@@ -12,16 +12,15 @@ from ariane_sdk.errors import CallError
 
 
 async def away_brokers(
-    doors: ClusterDoors, alive: Collection[str], *, seconds_max: float, cluster_name: str = ""
+    doors: ClusterDoors, *, seconds_max: float, cluster_name: str = ""
 ) -> list[AwayBroker]:
-    """The brokers that some name server names as away and none has registered, by name.
+    """The brokers that some name server names as away, by name; another one may have them.
 
     Name servers that do not answer are passed over; a broker that several name is described by the
     first of them.
 
     Args:
         doors: Connections to the name servers, each of which is asked.
-        alive: Names of the brokers that are registered anywhere.
         seconds_max: How long a name server may take.
         cluster_name: Only brokers of this cluster. Empty: all.
     """
@@ -37,9 +36,6 @@ async def away_brokers(
 
     answers = await asyncio.gather(*map(ask, doors.name_servers))
     away = {
-        (one.broker_name, one.cluster_name): one
-        for answer in reversed(answers)
-        for one in answer
-        if one.broker_name not in alive
+        (one.broker_name, one.cluster_name): one for answer in reversed(answers) for one in answer
     }
     return [away[place] for place in sorted(away)]
