@@ -18,6 +18,7 @@ from ariane_sdk import (
     QueueReader,
     errors,
 )
+from ariane_sdk.consumer.owned_queues import OwnedQueues
 
 _numbers = itertools.count()
 
@@ -249,6 +250,25 @@ async def test_a_paused_queue_keeps_still(topic, producer, one_queue, make_consu
         assert await consumer.poll(timeout_s=0.1) == []
         consumer.resume(one_queue)
         assert bodies(await consumer.poll(timeout_s=20)) == list("23456789")
+
+
+async def test_who_asks_for_the_stored_offset_undoes_no_reset(
+    topic, one_queue, cluster, make_consumer, reader, monkeypatch
+):
+    async with (
+        make_consumer(group="asks", auto_commit=False) as consumer,
+        ClusterClient(cluster.name_servers) as client,
+    ):
+        assert len(await consumer.poll(5, timeout_s=20)) == 5
+        await consumer.commit()
+        # The notice of the reset is late.
+        monkeypatch.setattr(OwnedQueues, "forget", lambda *_: None)
+        await client.reset_offsets("asks", topic, "earliest")
+        assert await consumer.committed(one_queue) == 0
+        assert bodies(await consumer.poll(1, timeout_s=20)) == ["5"]
+        with pytest.raises(errors.ConsumerOffsetRefused, match="reset"):
+            await consumer.commit()
+        assert (await reader.stored_offsets("asks", topic))[one_queue] == 0
 
 
 async def test_a_paused_queue_is_paused_still_after_its_offset_was_reset(

@@ -176,8 +176,7 @@ class OwnedQueues:
         Raises:
             CallError: It cannot be read now.
         """
-        offsets = await self._keeping.load(self.broker_of(queue), [queue])
-        return offsets[queue].queue_offset if queue in offsets else None
+        return await self._keeping.kept(self.broker_of(queue), queue)
 
     def broker_of(self, queue: MessageQueue) -> BrokerRoute:
         """The broker of a queue.

@@ -108,6 +108,15 @@ class OffsetFile:
         """The offsets in the file."""
         return {queue: self._offsets[queue] for queue in queues if queue in self._offsets}
 
+    async def kept(
+        self,
+        broker: BrokerRoute,  # noqa: ARG002 - as the protocol has it; the file has all brokers.
+        queue: MessageQueue,
+    ) -> int | None:
+        """The offset in the file."""
+        known = self._offsets.get(queue)
+        return None if known is None else known.queue_offset
+
     async def store(
         self,
         broker: BrokerRoute,  # noqa: ARG002 - as the protocol has it; the file has all brokers.

@@ -23,10 +23,20 @@ class OffsetKeeping(Protocol):
     async def load(
         self, broker: BrokerRoute, queues: Sequence[MessageQueue]
     ) -> dict[MessageQueue, QueuePosition]:
-        """The stored offsets of queues of a broker; queues without one are left out.
+        """The stored offsets of queues of a broker that are about to be taken over.
+
+        Queues without one are left out.
 
         Raises:
             CallError: They cannot be read now.
+        """
+        ...
+
+    async def kept(self, broker: BrokerRoute, queue: MessageQueue) -> int | None:
+        """The stored offset of a queue of a broker, whoever has it; None without one.
+
+        Raises:
+            CallError: It cannot be read now.
         """
         ...
 
@@ -150,9 +160,15 @@ class BrokerOffsets:
         """Let the broker store offsets."""
         return await self._store(broker, offsets, durable=durable, back=back)
 
+    async def kept(self, broker: BrokerRoute, queue: MessageQueue) -> int | None:
+        """The offset that the broker has."""
+        # Not by ``load``: epochs of queues in work must stay as they were when work began, or what
+        # was consumed before a reset would count after it.
+        return (await self._calls.stored_offsets(broker, self._group, [queue])).get(queue)
+
     async def has_any(self, broker: BrokerRoute, queues: Sequence[MessageQueue]) -> bool:
         """Whether the broker has an offset in any of the queues."""
-        # Not by ``load``: epochs of queues in work must stay as they were when work began.
+        # Likewise.
         return bool(await self._calls.stored_offsets(broker, self._group, queues))
 
     async def begin(
