@@ -51,6 +51,28 @@ async def test_members_of_the_topic_keep_them_and_those_of_others_do_not(prepare
     call.cancel()
 
 
+async def test_who_has_not_heard_of_it_brings_none_back(running):
+    async def stored(broker, **fence):
+        offset = offset_pb.QueueConsumerOffset(topic="orders", queue_offset=2, **fence)
+        request = offset_pb.StoreConsumerOffsetsRequest(consumer_group="group", offsets=[offset])
+        answer = await broker.offsets.StoreConsumerOffsets(request)
+        return [each.error.message for each in answer.refused]
+
+    async with running() as broker:
+        await broker.create_topic("orders")
+        await broker.store("orders", [b"a", b"b"])
+        assert await stored(broker, reset_epoch=0) == []
+        assert await deleted(broker) == [(0, 2)]
+        # A member that was frozen for so long that nobody missed it.
+        (refusal,) = await stored(broker, reset_epoch=0)
+        assert "reset" in refusal
+    async with running() as broker:
+        assert len(await stored(broker, reset_epoch=0)) == 1
+        assert await broker.known_offset("group", "orders") is None
+        assert await stored(broker, reset_epoch=1) == []
+        assert await broker.known_offset("group", "orders") == 2
+
+
 async def test_a_group_that_is_not_there_is_refused_and_a_topic_need_not_be(prepared, refused):
     request = offset_pb.DeleteConsumerOffsetsRequest(consumer_group="none", topic="orders")
     failure = await refused(prepared.offsets.DeleteConsumerOffsets(request))

@@ -57,3 +57,25 @@ def test_topics_and_groups_are_forgotten_whole():
     assert offsets.remove_group("a")
     assert offsets.groups() == ["b"]
     assert offsets.find("a", QueueKey("u", 0)) is None
+
+
+def test_offsets_that_were_removed_count_as_reset_for_those_who_had_them():
+    offsets = ConsumerOffsets(now_ms=lambda: 5)
+    gone, stays = QueueKey("t", 0), QueueKey("u", 0)
+    for queue in gone, stays:
+        offsets.put("a", queue, 1)
+    offsets.remove_topic_of("a", "t")
+    again = ConsumerOffsets(now_ms=lambda: 5)
+    again.load(offsets.document())
+    for each in offsets, again:
+        assert (each.find("a", gone), each.reset_epoch("a", gone)) == (None, 1)
+        assert (each.find("a", stays), each.reset_epoch("a", stays)) == (1, 0)
+    offsets.put("a", gone, 7)
+    offsets.remove_topic_of("a", "t")
+    assert offsets.reset_epoch("a", gone) == 2
+    # With the topic or the group, nothing is left.
+    again.remove_topic_of("a", "u")
+    assert at_once(again.remove_topics({"t"})) == []
+    assert again.document()["resetTable"] == {"u@a": {"0": 1}}
+    assert offsets.remove_group("a")
+    assert "resetTable" not in offsets.document()

@@ -15,7 +15,7 @@ Parts of the file that only RocketMQ uses are kept unchanged.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Mapping
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 from ariane_broker.durable.data_version import DataVersion
 from ariane_broker.queue_key import QueueKey
@@ -23,8 +23,6 @@ from ariane_record import ConsumerOffset
 from ariane_servicekit import at_once
 
 _TOPIC_END: Final = "@"
-
-_NumberT = TypeVar("_NumberT", bound=int)
 
 
 def _nobody_waits(consumer_group: str, queue: QueueKey) -> None:
@@ -137,15 +135,24 @@ class ConsumerOffsets:
             for queue in list(self._groups.get(group, ())):
                 is_gone = queue.topic in topics and self.remove(group, queue)
                 yield True if is_gone else None
+        for alone in self._resets_alone():
+            if alone is not None and alone[1].topic in topics:
+                self.remove(*alone)
+            yield None
 
     def remove_topic_of(self, consumer_group: str, topic: str) -> None:
-        """Remove the offsets of a group in one topic, in one turn: nobody comes meanwhile."""
-        self._resets[consumer_group] = _elsewhere(self._resets.get(consumer_group, {}), topic)
-        kept = _elsewhere(self._groups.get(consumer_group, {}), topic)
+        """Remove the offsets of a group in one topic, in one turn: nobody comes meanwhile.
+
+        For members that do not know of it, it is a reset: what they commit no longer counts.
+        """
+        offsets = self._groups.pop(consumer_group, {})
+        resets = self._resets.setdefault(consumer_group, {})
+        for queue in offsets:
+            if queue.topic == topic:
+                resets[queue] = resets.get(queue, 0) + 1
+        kept = {queue: offsets[queue] for queue in offsets if queue.topic != topic}
         if kept:
             self._groups[consumer_group] = kept
-        else:
-            self.remove_group(consumer_group)
 
     def remove(self, consumer_group: str, queue: QueueKey) -> bool:
         """Remove one offset; returns whether there was one."""
@@ -155,6 +162,15 @@ class ConsumerOffsets:
         if known and not offsets:
             self.remove_group(consumer_group)
         return known
+
+    def _resets_alone(self) -> Iterator[tuple[str, QueueKey] | None]:
+        """Groups and queues whose offsets were removed, and are reset for those who had them.
+
+        None for each other count of resets.
+        """
+        for group, known in list(self._resets.items()):
+            for queue in list(known):
+                yield (group, queue) if self.find(group, queue) is None else None
 
     def document(self) -> dict[str, Any]:
         """The content of the file."""
@@ -179,6 +195,12 @@ class ConsumerOffsets:
                     offsets.setdefault(key, {})[queue_id] = offset
                     if count := self.reset_epoch(group, queue):
                         resets.setdefault(key, {})[queue_id] = count
+        for alone in self._resets_alone():
+            yield None
+            if alone is not None and (count := self.reset_epoch(*alone)):
+                group, queue = alone
+                key = f"{queue.topic}{_TOPIC_END}{group}"
+                resets.setdefault(key, {})[str(queue.queue_id)] = count
         own: dict[str, Any] = {"dataVersion": self._version.document(), "offsetTable": offsets}
         if resets:
             own["resetTable"] = resets
@@ -199,11 +221,6 @@ class ConsumerOffsets:
         self._resets = {}
         for group, queue, count in _entries(document.get("resetTable") or {}):
             self._resets.setdefault(group, {})[queue] = count
-
-
-def _elsewhere(known: Mapping[QueueKey, _NumberT], topic: str) -> dict[QueueKey, _NumberT]:
-    """What is known of the queues of other topics."""
-    return {queue: known[queue] for queue in known if queue.topic != topic}
 
 
 def _entries(table: Mapping[str, Mapping[str, int]]) -> Iterator[tuple[str, QueueKey, int]]:
