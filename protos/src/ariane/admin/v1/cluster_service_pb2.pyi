@@ -433,21 +433,29 @@ class ListBrokersResponse(_message.Message):
 
     BROKERS_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    AWAY_BROKERS_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
     """Empty at the end."""
     @_builtins.property
     def brokers(self) -> _containers.RepeatedCompositeFieldContainer[Global___ClusterBroker]:
         """Brokers, by cluster, name and id."""
 
+    @_builtins.property
+    def away_brokers(self) -> _containers.RepeatedCompositeFieldContainer[_route_pb2.AwayBroker]:
+        """Brokers that a name server names as away and none has registered, by name; on each page. Name
+        servers that do not answer are passed over.
+        """
+
     def __init__(
         self,
         *,
         brokers: _abc.Iterable[Global___ClusterBroker] | None = ...,
         next_page_token: _builtins.str = ...,
+        away_brokers: _abc.Iterable[_route_pb2.AwayBroker] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["brokers", b"brokers", "next_page_token", b"next_page_token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["away_brokers", b"away_brokers", "brokers", b"brokers", "next_page_token", b"next_page_token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -105,7 +105,7 @@ class ClusterServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ListBrokers(self, request, context):
-        """Lists brokers with their state, by cluster, name and id.
+        """Lists brokers with their state, by cluster, name and id, and those that are away.
         Errors: PAGE_TOKEN_INVALID, NAME_SERVERS_UNREACHABLE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

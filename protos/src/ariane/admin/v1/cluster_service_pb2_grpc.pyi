@@ -44,7 +44,7 @@ class ClusterServiceStub:
     Errors: PAGE_TOKEN_INVALID.
     """
     ListBrokers: _grpc.UnaryUnaryMultiCallable[_cluster_service_pb2.ListBrokersRequest, _cluster_service_pb2.ListBrokersResponse]
-    """Lists brokers with their state, by cluster, name and id.
+    """Lists brokers with their state, by cluster, name and id, and those that are away.
     Errors: PAGE_TOKEN_INVALID, NAME_SERVERS_UNREACHABLE.
     """
     GetBroker: _grpc.UnaryUnaryMultiCallable[_cluster_service_pb2.GetBrokerRequest, _cluster_service_pb2.GetBrokerResponse]
@@ -95,7 +95,7 @@ class ClusterServiceAsyncStub(ClusterServiceStub):
     Errors: PAGE_TOKEN_INVALID.
     """
     ListBrokers: _aio.UnaryUnaryMultiCallable[_cluster_service_pb2.ListBrokersRequest, _cluster_service_pb2.ListBrokersResponse]  # type: ignore[assignment]
-    """Lists brokers with their state, by cluster, name and id.
+    """Lists brokers with their state, by cluster, name and id, and those that are away.
     Errors: PAGE_TOKEN_INVALID, NAME_SERVERS_UNREACHABLE.
     """
     GetBroker: _aio.UnaryUnaryMultiCallable[_cluster_service_pb2.GetBrokerRequest, _cluster_service_pb2.GetBrokerResponse]  # type: ignore[assignment]
@@ -161,7 +161,7 @@ class ClusterServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _cluster_service_pb2.ListBrokersRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_cluster_service_pb2.ListBrokersResponse, _abc.Awaitable[_cluster_service_pb2.ListBrokersResponse]]:
-        """Lists brokers with their state, by cluster, name and id.
+        """Lists brokers with their state, by cluster, name and id, and those that are away.
         Errors: PAGE_TOKEN_INVALID, NAME_SERVERS_UNREACHABLE.
         """
 

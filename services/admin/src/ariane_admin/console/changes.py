@@ -30,6 +30,7 @@ from ariane.namesrv.v1.route_pb2 import TopicPermission
 from ariane_admin.asking.changing.definition_parts import parts_of
 from ariane_admin.console.api import Asker
 from ariane_admin.console.blocks import Notice, to
+from ariane_admin.console.broker_forgetting import FORGETTING_CHANGES
 from ariane_admin.console.change import (
     Change,
     Given,
@@ -266,6 +267,7 @@ def _topic_page(given: Given) -> str:
 
 CHANGES: Final[Mapping[str, Change]] = {
     **FILTER_CHANGES,
+    **FORGETTING_CHANGES,
     **LIMIT_CHANGES,
     **REPLICA_CHANGES,
     "/topics/create": Change(

@@ -17,6 +17,7 @@ from ariane.broker.v1.broker_service_pb2 import CleanBrokerRequest
 from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane.common.v1.process_service_pb2 import GetProcessStateRequest
 from ariane.namesrv.v1.route_pb2 import BrokerLiveness
+from ariane_admin.asking.away_brokers import away_brokers
 from ariane_admin.asking.broker_readings import broker_state
 from ariane_admin.asking.changing import broker_maintenance
 from ariane_admin.asking.changing.broker_forgetting import forget
@@ -99,7 +100,12 @@ class ClusterServicer(ClusterServiceServicer):
         self, request: cluster_pb.ListBrokersRequest, context: _Context
     ) -> cluster_pb.ListBrokersResponse:
         """List brokers with their state."""
-        liveness = await self._liveness(request.cluster_name)
+        liveness, away = await asyncio.gather(
+            self._liveness(request.cluster_name),
+            away_brokers(
+                self._doors, seconds_max=CALL_SECONDS_MAX, cluster_name=request.cluster_name
+            ),
+        )
         page = self._cluster.page(
             sorted(liveness, key=_place),
             _place,
@@ -107,7 +113,12 @@ class ClusterServicer(ClusterServiceServicer):
             scope=f"brokers:{request.cluster_name}",
         )
         found = await asyncio.gather(*map(self._broker, page.entries))
-        return cluster_pb.ListBrokersResponse(brokers=found, next_page_token=page.next_page_token)
+        alive = {one.identity.broker_name for one in liveness}
+        return cluster_pb.ListBrokersResponse(
+            brokers=found,
+            next_page_token=page.next_page_token,
+            away_brokers=(one for one in away if one.broker_name not in alive),
+        )
 
     async def GetBroker(
         self, request: cluster_pb.GetBrokerRequest, context: _Context

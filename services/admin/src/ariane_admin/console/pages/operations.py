@@ -34,6 +34,7 @@ from ariane_admin.console.blocks import (
     to,
     yes,
 )
+from ariane_admin.console.broker_forgetting import away_blocks
 from ariane_admin.console.pages.limits import uses_table
 from ariane_admin.console.pages.replicas import replica_blocks
 
@@ -72,7 +73,9 @@ async def cluster(ask: Asker, request: Request) -> Page:
         for each in servers.name_servers
     ]
     name_columns = ("Name server", "Brokers", "Topics at most", "Answers in", "Error")
-    return Page("Cluster", [brokers, Table("Name servers", name_columns, names)], "Cluster", 5)
+    servers_table = Table("Name servers", name_columns, names)
+    blocks = [brokers, *away_blocks(answer.away_brokers), servers_table]
+    return Page("Cluster", blocks, "Cluster", 5)
 
 
 async def broker(ask: Asker, request: Request) -> Page:
