@@ -16,27 +16,34 @@ def test_who_has_left_is_named_until_it_is_back_or_a_day_has_passed(table, regis
     for name in ("broker-a", "broker-b", "broker-c"):
         table.register(registration(name))
     table.register(registration("broker-c", broker_id=1, port=1))
-    assert table.away("orders") == []
+    assert list(table.away("orders")) == []
     clock.advance(121)
     table.expire()
     for name in ("broker-d", "broker-e"):
         table.register(registration(name))
     table.unregister(BrokerKey("c1", "broker-d", 0), "first")
-    assert table.away("orders") == ["broker-a", "broker-b", "broker-c", "broker-d"]
-    assert table.away("bills") == []
+    assert list(table.away("orders")) == ["broker-a", "broker-b", "broker-c", "broker-d"]
+    assert list(table.away("bills")) == []
     table.register(registration("broker-b", ("bills",)))
     table.register(registration("broker-c", broker_id=1, port=1))
-    assert table.away("orders") == ["broker-a", "broker-d"], "it has given the topic up"
+    assert list(table.away("orders")) == ["broker-a", "broker-d"], "it has given the topic up"
     clock.advance(AWAY_S)
     table.expire()
-    assert table.away("orders") == ["broker-c", "broker-e"]
+    assert list(table.away("orders")) == ["broker-c", "broker-e"]
 
 
 def test_a_drained_one_is_not_expected(table, registration):
     table.register(registration())
     table.replace_wiped(["broker-a"])
     table.unregister(KEY, "first")
-    assert table.away("orders") == []
+    assert list(table.away("orders")) == []
+
+
+def test_their_zones_are_known(table, registration):
+    for name, zone in ("broker-b", "north"), ("broker-a", ""):
+        table.register(registration(name, zone=zone))
+        table.unregister(BrokerKey("c1", name, 0), "first")
+    assert list(table.away("orders").items()) == [("broker-a", ""), ("broker-b", "north")]
 
 
 def test_the_memory_of_them_is_bounded(clock, registration):
@@ -44,7 +51,7 @@ def test_the_memory_of_them_is_bounded(clock, registration):
     for number in range(9):
         table.register(registration(f"broker-{number}"))
         table.unregister(BrokerKey("c1", f"broker-{number}", 0), "first")
-    assert table.away("orders") == ["broker-7", "broker-8"]
+    assert list(table.away("orders")) == ["broker-7", "broker-8"]
 
 
 def test_who_does_not_come_back_is_forgotten_by_topic(table, registration, clock):
@@ -62,13 +69,13 @@ def test_who_does_not_come_back_is_forgotten_by_topic(table, registration, clock
     ]
     [forgotten] = table.forget("broker-a", "c1")
     assert (set(forgotten.topics), forgotten.left_at_ms) == ({"orders", "bills"}, left_at_ms)
-    assert (table.away("bills"), table.away("orders")) == ([], ["broker-a", "broker-b"])
+    assert (list(table.away("bills")), list(table.away("orders"))) == ([], ["broker-a", "broker-b"])
     assert [one.cluster_name for one in table.forget("broker-a")] == ["c2"]
-    assert table.away("orders") == ["broker-b"]
+    assert list(table.away("orders")) == ["broker-b"]
     assert table.forget("broker-a") == []
     table.register(registration("broker-a"))
     table.unregister(KEY, "first")
-    assert table.away("orders") == ["broker-a", "broker-b"], "it came back, and left again"
+    assert list(table.away("orders")) == ["broker-a", "broker-b"], "it came back, and left again"
 
 
 def test_who_is_registered_is_not_forgotten(table, registration, clock):
@@ -84,4 +91,4 @@ def test_who_is_registered_is_not_forgotten(table, registration, clock):
         table.forget("broker-a")  # The replica lives.
     clock.advance(100)
     assert [one.broker_name for one in table.forget("broker-a")] == ["broker-a"]
-    assert table.away("orders") == []
+    assert list(table.away("orders")) == []

@@ -385,12 +385,15 @@ async def test_a_broker_that_does_not_come_back_is_forgotten(start):
     server = await start()
     forget = maintenance.ForgetBrokerRequest(broker_name="broker-b")
     for name, address in ("broker-a", "127.0.0.1:1"), ("broker-b", "127.0.0.1:2"):
-        await server.register(name, ("orders", "bills"), address=address)
+        zone = route_pb2.BrokerIdentity(zone="north")
+        await server.register(name, ("orders", "bills"), address=address, identity=zone)
     code, reason, metadata = await refused(server.maintenance.ForgetBroker(forget))
     assert (code, reason) == (grpc.StatusCode.FAILED_PRECONDITION, "BROKER_ALIVE")
     assert metadata["address"] == "127.0.0.1:2"
     await server.unregister("broker-b")
-    assert list((await server.route()).away_broker_names) == ["broker-b"]
+    route = await server.route()
+    assert list(route.away_broker_names) == ["broker-b"]
+    assert dict(route.away_broker_zones) == {"broker-b": "north"}
     [away] = (await server.brokers()).away_brokers
     assert (away.cluster_name, away.broker_name, away.topic_count) == ("c1", "broker-b", 2)
     assert not (await server.brokers(cluster_name="c2")).away_brokers

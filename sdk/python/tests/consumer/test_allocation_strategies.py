@@ -195,6 +195,26 @@ def test_rooms_are_zones_and_all_queues_are_taken_where_a_room_is_empty():
     }
 
 
+def test_a_room_whose_broker_is_away_is_waited_for_and_no_other_taken():
+    queues = [MessageQueue("orders", "broker-b", number) for number in range(2)]
+
+    def share(room, away_zones, **how):
+        facts = GroupFacts(
+            queues=queues,
+            client_ids=["one"],
+            broker_zones={"broker-b": "south"},
+            away_zones=away_zones,
+        )
+        return list(MachineRoom([room], **how).allocate_among("one", facts))
+
+    assert share("north", {"broker-a": "north"}) == []
+    assert share("north", {"broker-a": "west", "broker-c": ""}) == queues
+    assert share("south", {"broker-a": "north"}) == queues
+    by_name = {"broker_room": lambda queue: queue.broker_name[-1]}
+    assert share("a", {"broker-a": ""}, **by_name) == []
+    assert share("c", {"broker-a": ""}, **by_name) == queues
+
+
 def test_nearby_rooms_divide_stickily_where_that_is_asked_for():
     queues = [
         MessageQueue("t", broker, number) for broker in ("b-east", "b-lost") for number in range(4)

@@ -26,6 +26,9 @@ class AwayBroker:
     topics: Collection[str]
     """What it had when it left."""
 
+    zone: str
+    """The zone that it stated; may be empty."""
+
     left_at_s: float
     """When it left, by monotonic time."""
 
@@ -48,11 +51,13 @@ class AwayBrokers:
         self._brokers: dict[tuple[str, str], AwayBroker] = {}
         self._places_by_topic: dict[str, set[tuple[str, str]]] = {}
 
-    def leave(self, cluster_name: str, broker_name: str, topics: Collection[str]) -> None:
+    def leave(
+        self, cluster_name: str, broker_name: str, topics: Collection[str], zone: str = ""
+    ) -> None:
         """Remember that a broker has left."""
         place = cluster_name, broker_name
         self._drop(place)
-        left = AwayBroker(*place, topics, self._clock.monotonic(), self._clock.now_ms())
+        left = AwayBroker(*place, topics, zone, self._clock.monotonic(), self._clock.now_ms())
         self._brokers[place] = left
         for topic in topics:
             self._places_by_topic.setdefault(topic, set()).add(place)
@@ -70,10 +75,11 @@ class AwayBrokers:
             self._drop((one.cluster_name, one.broker_name))
         return found
 
-    def names(self, topic: str) -> list[str]:
-        """Return the names of the brokers that had a topic when they left, sorted."""
+    def of(self, topic: str) -> dict[str, str]:
+        """Return the zones of the brokers that had a topic when they left, by sorted names."""
         self._expire()
-        return sorted(name for _, name in self._places_by_topic.get(topic, ()))
+        places = sorted(self._places_by_topic.get(topic, ()), key=lambda place: place[1])
+        return {place[1]: self._brokers[place].zone for place in places}
 
     def all(self, cluster_name: str = "") -> list[AwayBroker]:
         """Return the brokers of a cluster, or all, the longest away first."""

@@ -140,9 +140,9 @@ class RouteTable:
             for _, group in groupby(keys, key=lambda key: key[:2])
         ]
 
-    def away(self, topic: str) -> list[str]:
-        """Return the names of brokers that had a topic when they left, sorted."""
-        return self._away.names(topic)
+    def away(self, topic: str) -> dict[str, str]:
+        """Return the zones of brokers that had a topic when they left, by sorted names."""
+        return self._away.of(topic)
 
     def away_brokers(self, cluster_name: str = "") -> list[AwayBroker]:
         """Return the brokers of a cluster, or of all, that routes name as away."""
@@ -291,7 +291,7 @@ class RouteTable:
         left = self._entries.pop(key)
         if key.broker_name in self._wiped or any(key[:2] == other[:2] for other in self._entries):
             return
-        self._away.leave(*key[:2], left.registration.topics)
+        self._away.leave(*key[:2], left.registration.topics, left.registration.zone)
 
     def _unindex(self, key: BrokerKey) -> None:
         entry = self._entries.get(key)

@@ -133,9 +133,9 @@ def read_registration(
 
 
 def write_route(
-    topic: str, brokers: list[BrokerRoute], queue_order: str, away: list[str]
+    topic: str, brokers: list[BrokerRoute], queue_order: str, away: Mapping[str, str]
 ) -> route_pb2.Route:
-    """Encode a route."""
+    """Encode a route; ``away`` has zones by the names of brokers."""
     return route_pb2.Route(
         topic=topic,
         brokers=[
@@ -153,7 +153,8 @@ def write_route(
             for broker in brokers
         ],
         queue_order=queue_order,
-        away_broker_names=away,
+        away_broker_names=away.keys(),
+        away_broker_zones={name: zone for name, zone in away.items() if zone},
     )
 
 

@@ -26,7 +26,7 @@ from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1d\x61riane/namesrv/v1/route.proto\x12\x11\x61riane.namesrv.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"m\n\x0e\x42rokerIdentity\x12\x14\n\x0c\x63luster_name\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12\x11\n\tbroker_id\x18\x03 \x01(\x03\x12\x0f\n\x07\x61\x64\x64ress\x18\x04 \x01(\t\x12\x0c\n\x04zone\x18\x05 \x01(\t\"\xb1\x01\n\x11TopicRegistration\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x18\n\x10read_queue_count\x18\x02 \x01(\x05\x12\x19\n\x11write_queue_count\x18\x03 \x01(\x05\x12\x36\n\npermission\x18\x04 \x01(\x0e\x32\".ariane.namesrv.v1.TopicPermission\x12\x0f\n\x07version\x18\x05 \x01(\x03\x12\x0f\n\x07ordered\x18\x06 \x01(\x08\"w\n\x05Route\x12\r\n\x05topic\x18\x01 \x01(\t\x12/\n\x07\x62rokers\x18\x02 \x03(\x0b\x32\x1e.ariane.namesrv.v1.BrokerRoute\x12\x13\n\x0bqueue_order\x18\x03 \x01(\t\x12\x19\n\x11\x61way_broker_names\x18\x04 \x03(\t\"\xd9\x02\n\x0b\x42rokerRoute\x12\x14\n\x0c\x63luster_name\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12@\n\taddresses\x18\x03 \x03(\x0b\x32-.ariane.namesrv.v1.BrokerRoute.AddressesEntry\x12\x18\n\x10read_queue_count\x18\x04 \x01(\x05\x12\x19\n\x11write_queue_count\x18\x05 \x01(\x05\x12\x36\n\npermission\x18\x06 \x01(\x0e\x32\".ariane.namesrv.v1.TopicPermission\x12\x0c\n\x04zone\x18\x07 \x01(\t\x12\x1f\n\x17\x66ilter_server_addresses\x18\x08 \x03(\t\x12\x0f\n\x07ordered\x18\t \x01(\x08\x1a\x30\n\x0e\x41\x64\x64ressesEntry\x12\x0b\n\x03key\x18\x01 \x01(\x03\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xe7\x03\n\x0e\x42rokerLiveness\x12\x33\n\x08identity\x18\x01 \x01(\x0b\x32!.ariane.namesrv.v1.BrokerIdentity\x12\x33\n\x0flast_heard_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\x0bsilence_max\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x13\n\x0btopic_count\x18\x04 \x01(\x05\x12\x13\n\x0bwrite_wiped\x18\x05 \x01(\x08\x12\x1b\n\x13refused_topic_count\x18\x06 \x01(\x05\x12\x37\n\x0erefused_topics\x18\x07 \x03(\x0b\x32\x1f.ariane.namesrv.v1.RefusedTopic\x12\r\n\x05\x65poch\x18\x08 \x01(\x05\x12R\n\x11replica_addresses\x18\t \x03(\x0b\x32\x37.ariane.namesrv.v1.BrokerLiveness.ReplicaAddressesEntry\x12\x1f\n\x17\x66ilter_server_addresses\x18\n \x03(\t\x1a\x37\n\x15ReplicaAddressesEntry\x12\x0b\n\x03key\x18\x01 \x01(\x03\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\",\n\x0cRefusedTopic\x12\r\n\x05topic\x18\x01 \x01(\t\x12\r\n\x05\x63\x61use\x18\x02 \x01(\t\"|\n\nAwayBroker\x12\x14\n\x0c\x63luster_name\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12\x13\n\x0btopic_count\x18\x03 \x01(\x05\x12.\n\nleave_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"S\n\rRefusedBroker\x12\x33\n\x08identity\x18\x01 \x01(\x0b\x32!.ariane.namesrv.v1.BrokerIdentity\x12\r\n\x05\x63\x61use\x18\x02 \x01(\t*\xa6\x01\n\x0fTopicPermission\x12 \n\x1cTOPIC_PERMISSION_UNSPECIFIED\x10\x00\x12\x19\n\x15TOPIC_PERMISSION_NONE\x10\x01\x12\x1a\n\x16TOPIC_PERMISSION_WRITE\x10\x02\x12\x19\n\x15TOPIC_PERMISSION_READ\x10\x03\x12\x1f\n\x1bTOPIC_PERMISSION_READ_WRITE\x10\x04\x42\x44\n\x14mq.ariane.namesrv.v1P\x01Z*ariane.mq/go/arianepb/namesrv/v1;namesrvv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1d\x61riane/namesrv/v1/route.proto\x12\x11\x61riane.namesrv.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"m\n\x0e\x42rokerIdentity\x12\x14\n\x0c\x63luster_name\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12\x11\n\tbroker_id\x18\x03 \x01(\x03\x12\x0f\n\x07\x61\x64\x64ress\x18\x04 \x01(\t\x12\x0c\n\x04zone\x18\x05 \x01(\t\"\xb1\x01\n\x11TopicRegistration\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x18\n\x10read_queue_count\x18\x02 \x01(\x05\x12\x19\n\x11write_queue_count\x18\x03 \x01(\x05\x12\x36\n\npermission\x18\x04 \x01(\x0e\x32\".ariane.namesrv.v1.TopicPermission\x12\x0f\n\x07version\x18\x05 \x01(\x03\x12\x0f\n\x07ordered\x18\x06 \x01(\x08\"\xf9\x01\n\x05Route\x12\r\n\x05topic\x18\x01 \x01(\t\x12/\n\x07\x62rokers\x18\x02 \x03(\x0b\x32\x1e.ariane.namesrv.v1.BrokerRoute\x12\x13\n\x0bqueue_order\x18\x03 \x01(\t\x12\x19\n\x11\x61way_broker_names\x18\x04 \x03(\t\x12H\n\x11\x61way_broker_zones\x18\x05 \x03(\x0b\x32-.ariane.namesrv.v1.Route.AwayBrokerZonesEntry\x1a\x36\n\x14\x41wayBrokerZonesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xd9\x02\n\x0b\x42rokerRoute\x12\x14\n\x0c\x63luster_name\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12@\n\taddresses\x18\x03 \x03(\x0b\x32-.ariane.namesrv.v1.BrokerRoute.AddressesEntry\x12\x18\n\x10read_queue_count\x18\x04 \x01(\x05\x12\x19\n\x11write_queue_count\x18\x05 \x01(\x05\x12\x36\n\npermission\x18\x06 \x01(\x0e\x32\".ariane.namesrv.v1.TopicPermission\x12\x0c\n\x04zone\x18\x07 \x01(\t\x12\x1f\n\x17\x66ilter_server_addresses\x18\x08 \x03(\t\x12\x0f\n\x07ordered\x18\t \x01(\x08\x1a\x30\n\x0e\x41\x64\x64ressesEntry\x12\x0b\n\x03key\x18\x01 \x01(\x03\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xe7\x03\n\x0e\x42rokerLiveness\x12\x33\n\x08identity\x18\x01 \x01(\x0b\x32!.ariane.namesrv.v1.BrokerIdentity\x12\x33\n\x0flast_heard_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\x0bsilence_max\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x13\n\x0btopic_count\x18\x04 \x01(\x05\x12\x13\n\x0bwrite_wiped\x18\x05 \x01(\x08\x12\x1b\n\x13refused_topic_count\x18\x06 \x01(\x05\x12\x37\n\x0erefused_topics\x18\x07 \x03(\x0b\x32\x1f.ariane.namesrv.v1.RefusedTopic\x12\r\n\x05\x65poch\x18\x08 \x01(\x05\x12R\n\x11replica_addresses\x18\t \x03(\x0b\x32\x37.ariane.namesrv.v1.BrokerLiveness.ReplicaAddressesEntry\x12\x1f\n\x17\x66ilter_server_addresses\x18\n \x03(\t\x1a\x37\n\x15ReplicaAddressesEntry\x12\x0b\n\x03key\x18\x01 \x01(\x03\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\",\n\x0cRefusedTopic\x12\r\n\x05topic\x18\x01 \x01(\t\x12\r\n\x05\x63\x61use\x18\x02 \x01(\t\"|\n\nAwayBroker\x12\x14\n\x0c\x63luster_name\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12\x13\n\x0btopic_count\x18\x03 \x01(\x05\x12.\n\nleave_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"S\n\rRefusedBroker\x12\x33\n\x08identity\x18\x01 \x01(\x0b\x32!.ariane.namesrv.v1.BrokerIdentity\x12\r\n\x05\x63\x61use\x18\x02 \x01(\t*\xa6\x01\n\x0fTopicPermission\x12 \n\x1cTOPIC_PERMISSION_UNSPECIFIED\x10\x00\x12\x19\n\x15TOPIC_PERMISSION_NONE\x10\x01\x12\x1a\n\x16TOPIC_PERMISSION_WRITE\x10\x02\x12\x19\n\x15TOPIC_PERMISSION_READ\x10\x03\x12\x1f\n\x1bTOPIC_PERMISSION_READ_WRITE\x10\x04\x42\x44\n\x14mq.ariane.namesrv.v1P\x01Z*ariane.mq/go/arianepb/namesrv/v1;namesrvv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,30 +34,34 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'ariane.namesrv.v1.route_pb2
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\024mq.ariane.namesrv.v1P\001Z*ariane.mq/go/arianepb/namesrv/v1;namesrvv1'
+  _globals['_ROUTE_AWAYBROKERZONESENTRY']._loaded_options = None
+  _globals['_ROUTE_AWAYBROKERZONESENTRY']._serialized_options = b'8\001'
   _globals['_BROKERROUTE_ADDRESSESENTRY']._loaded_options = None
   _globals['_BROKERROUTE_ADDRESSESENTRY']._serialized_options = b'8\001'
   _globals['_BROKERLIVENESS_REPLICAADDRESSESENTRY']._loaded_options = None
   _globals['_BROKERLIVENESS_REPLICAADDRESSESENTRY']._serialized_options = b'8\001'
-  _globals['_TOPICPERMISSION']._serialized_start=1625
-  _globals['_TOPICPERMISSION']._serialized_end=1791
+  _globals['_TOPICPERMISSION']._serialized_start=1756
+  _globals['_TOPICPERMISSION']._serialized_end=1922
   _globals['_BROKERIDENTITY']._serialized_start=117
   _globals['_BROKERIDENTITY']._serialized_end=226
   _globals['_TOPICREGISTRATION']._serialized_start=229
   _globals['_TOPICREGISTRATION']._serialized_end=406
-  _globals['_ROUTE']._serialized_start=408
-  _globals['_ROUTE']._serialized_end=527
-  _globals['_BROKERROUTE']._serialized_start=530
-  _globals['_BROKERROUTE']._serialized_end=875
-  _globals['_BROKERROUTE_ADDRESSESENTRY']._serialized_start=827
-  _globals['_BROKERROUTE_ADDRESSESENTRY']._serialized_end=875
-  _globals['_BROKERLIVENESS']._serialized_start=878
-  _globals['_BROKERLIVENESS']._serialized_end=1365
-  _globals['_BROKERLIVENESS_REPLICAADDRESSESENTRY']._serialized_start=1310
-  _globals['_BROKERLIVENESS_REPLICAADDRESSESENTRY']._serialized_end=1365
-  _globals['_REFUSEDTOPIC']._serialized_start=1367
-  _globals['_REFUSEDTOPIC']._serialized_end=1411
-  _globals['_AWAYBROKER']._serialized_start=1413
-  _globals['_AWAYBROKER']._serialized_end=1537
-  _globals['_REFUSEDBROKER']._serialized_start=1539
-  _globals['_REFUSEDBROKER']._serialized_end=1622
+  _globals['_ROUTE']._serialized_start=409
+  _globals['_ROUTE']._serialized_end=658
+  _globals['_ROUTE_AWAYBROKERZONESENTRY']._serialized_start=604
+  _globals['_ROUTE_AWAYBROKERZONESENTRY']._serialized_end=658
+  _globals['_BROKERROUTE']._serialized_start=661
+  _globals['_BROKERROUTE']._serialized_end=1006
+  _globals['_BROKERROUTE_ADDRESSESENTRY']._serialized_start=958
+  _globals['_BROKERROUTE_ADDRESSESENTRY']._serialized_end=1006
+  _globals['_BROKERLIVENESS']._serialized_start=1009
+  _globals['_BROKERLIVENESS']._serialized_end=1496
+  _globals['_BROKERLIVENESS_REPLICAADDRESSESENTRY']._serialized_start=1441
+  _globals['_BROKERLIVENESS_REPLICAADDRESSESENTRY']._serialized_end=1496
+  _globals['_REFUSEDTOPIC']._serialized_start=1498
+  _globals['_REFUSEDTOPIC']._serialized_end=1542
+  _globals['_AWAYBROKER']._serialized_start=1544
+  _globals['_AWAYBROKER']._serialized_end=1668
+  _globals['_REFUSEDBROKER']._serialized_start=1670
+  _globals['_REFUSEDBROKER']._serialized_end=1753
 # @@protoc_insertion_point(module_scope)

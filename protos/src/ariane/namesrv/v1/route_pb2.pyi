@@ -139,10 +139,31 @@ class Route(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class AwayBrokerZonesEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     TOPIC_FIELD_NUMBER: _builtins.int
     BROKERS_FIELD_NUMBER: _builtins.int
     QUEUE_ORDER_FIELD_NUMBER: _builtins.int
     AWAY_BROKER_NAMES_FIELD_NUMBER: _builtins.int
+    AWAY_BROKER_ZONES_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     """The topic."""
     queue_order: _builtins.str
@@ -160,6 +181,10 @@ class Route(_message.Message):
         operator who knows that one does not come back has it forgotten.
         """
 
+    @_builtins.property
+    def away_broker_zones(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """The zones that these brokers stated, by name; those without one are left out."""
+
     def __init__(
         self,
         *,
@@ -167,10 +192,11 @@ class Route(_message.Message):
         brokers: _abc.Iterable[Global___BrokerRoute] | None = ...,
         queue_order: _builtins.str = ...,
         away_broker_names: _abc.Iterable[_builtins.str] | None = ...,
+        away_broker_zones: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["away_broker_names", b"away_broker_names", "brokers", b"brokers", "queue_order", b"queue_order", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["away_broker_names", b"away_broker_names", "away_broker_zones", b"away_broker_zones", "brokers", b"brokers", "queue_order", b"queue_order", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

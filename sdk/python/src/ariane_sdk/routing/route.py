@@ -74,6 +74,8 @@ class Route:
     that are away now; "broker:queues" joined by ";". Empty for others."""
     away_brokers: frozenset[str] = frozenset()
     """Names of brokers that had the topic lately, and left: groups may have offsets there."""
+    away_zones: Mapping[str, str] = field(default_factory=dict)
+    """The machine rooms of these brokers by name; one without is left out."""
     read_queues: tuple[MessageQueue, ...] = field(init=False)
     """The queues to read, sorted; every allocation divides these."""
     write_queues: tuple[MessageQueue, ...] = field(init=False)

@@ -31,4 +31,5 @@ def route_from_wire(route: route_pb2.Route, *, complete: bool = True) -> Route:
         complete,
         route.queue_order,
         frozenset(route.away_broker_names),
+        dict(route.away_broker_zones),
     )

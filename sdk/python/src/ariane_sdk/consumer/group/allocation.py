@@ -49,6 +49,9 @@ class GroupFacts:
     """All members, sorted."""
     broker_zones: Mapping[str, str] = field(default_factory=dict)
     """Machine room by broker name; a broker without one is left out."""
+    away_zones: Mapping[str, str] = field(default_factory=dict)
+    """Machine room, perhaps empty, by the name of each broker that had the topic and is away: it
+    has left undrained, within a day, and was not forgotten."""
     member_zones: Mapping[str, str] = field(default_factory=dict)
     """Machine room by client id, likewise."""
     owners: Mapping[MessageQueue, str] = field(default_factory=dict)

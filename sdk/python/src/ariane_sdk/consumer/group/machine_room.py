@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 
 from ariane_sdk.consumer.group.allocation import (
@@ -20,7 +20,9 @@ class MachineRoom:
     """Only queues of brokers in given rooms are consumed, by all members alike.
 
     A broker's room is its configured zone, unless a function returns it. The queues of other rooms
-    have no owner while there are any in these rooms; if there are none, all queues are consumed.
+    have no owner while there are any in these rooms, or a broker of them is away: a restart is no
+    reason to consume what other rooms have kept for weeks. If there are none, all queues are
+    consumed: once the last broker of the rooms was drained or forgotten, or is away for a day.
     The zone of a broker with replicas is that of its primary, so its room changes with a failover
     to another zone: list all zones of its set, or return the room by the broker's name.
     RocketMQ: ``AllocateMessageQueueByMachineRoom``, which takes the room from the broker's name,
@@ -60,11 +62,11 @@ class MachineRoom:
         client_ids = facts.client_ids
         if client_id not in client_ids:
             return ()
-        broker_room = self._broker_room or (
-            lambda queue: facts.broker_zones.get(queue.broker_name, "")
-        )
+        zones = {**facts.away_zones, **facts.broker_zones}
+        broker_room = self._broker_room or (lambda queue: zones.get(queue.broker_name, ""))
         near = [queue for queue in facts.queues if broker_room(queue) in self._rooms]
-        near = near or list(facts.queues)
+        if not near and not any(broker_room(queue) in self._rooms for queue in _away(facts)):
+            near = list(facts.queues)
         position = client_ids.index(client_id)
         share, remainder = divmod(len(near), len(client_ids))
         own = near[position * share : (position + 1) * share]
@@ -140,3 +142,10 @@ class MachineRoomNearby:
             some = replace(facts, queues=queues, client_ids=client_ids)
             return self._within.allocate_among(client_id, some)
         return self._within.allocate(client_id, queues, client_ids)
+
+
+def _away(facts: GroupFacts) -> Iterator[MessageQueue]:
+    """A queue of each broker that is away."""
+    for topic in {queue.topic for queue in facts.queues}:
+        for name in facts.away_zones:
+            yield MessageQueue(topic, name, 0)

@@ -161,6 +161,7 @@ def facts_of(route: Route, members: Mapping[str, Membership]) -> GroupFacts:
         queues=route.read_queues,
         client_ids=sorted(members),
         broker_zones={b.broker_name: b.zone for b in route.brokers if b.zone},
+        away_zones={name: route.away_zones.get(name, "") for name in route.away_brokers},
         member_zones={client_id: m.zone for client_id, m in members.items() if m.zone},
         owners=owners,
     )
