@@ -13,6 +13,7 @@ from ariane_gateway import app
 from ariane_gateway.access_keys import AccessKey
 from ariane_gateway.rpc.signature import SignatureRefused, signer_of
 from ariane_servicekit import StartRefused
+from services.gateway.tests.test_settling import change, forward
 
 NOW = datetime(2026, 11, 29, 14, 30, tzinfo=UTC)
 KEYS = {"orders": AccessKey("orders", "secret-1"), "audit": AccessKey("auditor", "secret-2")}
@@ -93,7 +94,14 @@ async def test_every_call_of_a_stranger_is_unauthorized(
     assert sent.status.code == dp.UNAUTHORIZED
     status, messages = await stranger.receive(ariane_topic, group, broker="broker-a")
     assert (status.code, messages) == (dp.UNAUTHORIZED, [])
-    assert (await stranger.ack(ariane_topic, group, message)).status.code == dp.UNAUTHORIZED
+    # What clients repeat until it is done ends for one whose key does not hold, and says why.
+    for refused in (
+        await stranger.ack(ariane_topic, group, message),
+        await change(stranger, ariane_topic, group, message, 9),
+    ):
+        assert refused.status.code == dp.INVALID_RECEIPT_HANDLE
+        assert "another secret" in refused.status.message
+    assert (await forward(stranger, ariane_topic, group, message)).status.code == dp.OK
     stream = stranger.stub.Telemetry(metadata=stranger.metadata, timeout=20)
     await stream.write(pb.TelemetryCommand(settings=dp.Settings(publishing=dp.Publishing())))
     assert (await stream.read()).status.code == dp.UNAUTHORIZED

@@ -33,6 +33,7 @@ from ariane_servicekit import Address, serving
 from ariane_testkit.access_rules import entries_of
 from ariane_testkit.certificates import ClusterCertificates
 from ariane_testkit.virtual_clock import VirtualClock
+from services.gateway.tests.test_settling import change, forward
 from services.gateway.tests.test_signatures import sign
 from services.gateway.tests.test_telemetry import settings_of
 
@@ -122,6 +123,35 @@ async def until(ask, wanted):
     return got
 
 
+async def who_lost_his_right_repeats_nothing(client, root):
+    """Clients acknowledge each second until it is done, or its handle is worth nothing."""
+
+    async def may(text):
+        policy = policy_pb.AccessPolicy(user="shop", entries=entries_of(text))
+        await AccessPolicyServiceStub(root).UpdateAccessPolicy(
+            policy_pb.UpdateAccessPolicyRequest(policy=policy)
+        )
+
+    await may(f"{MAY}; allow SUBSCRIBE topic orders")
+    await until(lambda: status_of(client.receive("orders", "billing", count=1)), dp.OK)
+    await client.send("orders")
+    _, (message,) = await client.receive("orders", "billing", count=1, hold_s=10)
+    await may("allow PUBLISH topic orders")
+    await until(lambda: told_rules_of(client, "billing"), dp.FORBIDDEN)
+    for refused in (
+        await client.ack("orders", "billing", message),
+        await change(client, "orders", "billing", message, 9),
+    ):
+        assert refused.status.code == dp.INVALID_RECEIPT_HANDLE
+        assert "SUBSCRIBE" in refused.status.message
+    assert (await forward(client, "orders", "billing", message)).status.code == dp.OK
+    await may(MAY)
+
+
+async def status_of(receiving):
+    return (await receiving)[0].code
+
+
 async def test_a_gateway_lets_in_whom_admin_knows_within_their_rights(closed, connect, tmp_path):
     certificates, channel, gateway, start_without_admin = closed
     root = await channel(*certificates.user("root"))
@@ -160,6 +190,7 @@ async def test_a_gateway_lets_in_whom_admin_knows_within_their_rights(closed, co
         assert (told.status.code, list(told.message_queues)) == (dp.FORBIDDEN, [])
     sign(stranger, "AK1", "another")
     assert (await stranger.queues("orders")).status.code == dp.UNAUTHORIZED
+    await who_lost_his_right_repeats_nothing(client, root)
     # Nobody but a gateway is told the secret, and no file of admin's has it.
     for other in (root, await channel(*files(certificates.member("broker", "broker-1")))):
         with pytest.raises(AioRpcError, match=r"members of the cluster|in its own name"):
@@ -233,5 +264,7 @@ async def test_keys_hold_so_long_after_admins_last_word():
     assert (keys.find("a").user, keys.find("b").user, keys.find("c")) == ("anna", "bert", None)
     clock.advance(2)
     assert (keys.find("a").user, keys.find("b")) == ("anna", None)
+    assert keys.known
     clock.advance(51)
     assert keys.find("a") is None
+    assert not keys.known

@@ -34,6 +34,11 @@ class AccessKey(NamedTuple):
 class AccessKeys(Protocol):
     """The keys that hold now."""
 
+    @property
+    def known(self) -> bool:
+        """Whether it is known which keys hold: a call that is refused otherwise may be repeated."""
+        ...
+
     def find(self, access_key: str) -> AccessKey | None:
         """The key of a name; None if it does not hold."""
         ...
@@ -68,6 +73,11 @@ class KeysOfFile:
             self._read()
         except (OSError, ValueError) as error:
             raise StartRefused(f"access_keys: {error}") from None
+
+    @property
+    def known(self) -> bool:
+        """Always: without the file, no gateway starts."""
+        return True
 
     def find(self, access_key: str) -> AccessKey | None:
         """The key of a name; None if there is none."""

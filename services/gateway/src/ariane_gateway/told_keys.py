@@ -64,13 +64,17 @@ class ToldKeys:
         self._changed: Callable[[], None] = _nobody_asks
         self._following: asyncio.Task[None] | None = None
 
+    @property
+    def known(self) -> bool:
+        """Whether admin's last word still holds."""
+        return self._clock.now_ms() - self._heard_ms <= self._hold_ms_max
+
     def find(self, access_key: str) -> AccessKey | None:
         """The key of a name; None if it does not hold."""
-        now_ms = self._clock.now_ms()
         key = self._keys.get(access_key)
-        if key is None or now_ms - self._heard_ms > self._hold_ms_max:
+        if key is None or not self.known:
             return None
-        return None if 0 < key.ends_ms <= now_ms else key
+        return None if 0 < key.ends_ms <= self._clock.now_ms() else key
 
     async def start(self, changed: Callable[[], None]) -> None:
         """Follow an admin; wait a little for the first keys, or until kept ones have to do."""

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Final
 
 from ariane_gateway.brokers.receive_calls import ReceiveCalls, Settlement
 from ariane_gateway.receiving.handles import Handle, decode_handle
 from ariane_gateway.refusal_kinds import Refusal
 from ariane_gateway.refusals import Refused
+from ariane_servicekit import get_logger
+
+_LASTING: Final = frozenset({Refusal.FORBIDDEN, Refusal.GROUP_UNKNOWN, Refusal.TOPIC_UNKNOWN})
+
+_log = get_logger(__name__)
 
 
 class Settling:
@@ -60,8 +66,8 @@ class Settling:
     async def give_up(self, group: str, topic: str, text: str) -> None:
         """Make a message a dead letter.
 
-        Of a handle that is no longer good nothing is done, and that is no error: clients repeat
-        this call until it succeeds, and block their queue meanwhile.
+        Of a handle that is no longer good, or not its user's, nothing is done, and that is no
+        error: clients repeat this call until it succeeds, and block their queue meanwhile.
 
         Raises:
             Refused: It was not done, and may be done later.
@@ -69,8 +75,9 @@ class Settling:
         try:
             await self._settle_one(group, topic, decode_handle(text), dead_letter=True)
         except Refused as refused:
-            if refused.kind not in {Refusal.RECEIPT_INVALID, Refusal.TOPIC_UNKNOWN}:
+            if refused.kind is not Refusal.RECEIPT_INVALID:
                 raise
+            _log.info("handle_not_given_up", group=group, topic=topic, cause=refused.text)
 
     async def _at_broker(
         self,
@@ -86,9 +93,9 @@ class Settling:
         try:
             outcomes = await self._calls.settle(broker_name, topic, group, settlements)
         except Refused as refused:
-            outcomes = [_gone_for_good(refused)] * len(entries)
+            outcomes = [refused] * len(entries)
         for (place, _), outcome in zip(entries, outcomes, strict=True):
-            results[place] = outcome
+            results[place] = None if outcome is None else _for_good(outcome)
 
     async def _settle_one(
         self,
@@ -103,13 +110,14 @@ class Settling:
         try:
             (refused,) = await self._calls.settle(handle.broker_name, topic, group, [settlement])
         except Refused as error:
-            raise _gone_for_good(error) from error
+            raise _for_good(error) from error
         if refused is not None:
-            raise refused
+            raise _for_good(refused)
 
 
-def _gone_for_good(refused: Refused) -> Refused:
-    """The refusal of a handle whose topic, broker or group is gone: no repeat will help it."""
-    if refused.kind in {Refusal.TOPIC_UNKNOWN, Refusal.GROUP_UNKNOWN}:
-        return Refused(Refusal.RECEIPT_INVALID, refused.text)
-    return refused
+def _for_good(refused: Refused) -> Refused:
+    """The refusal of a handle that no repeat will help, as one that clients do not repeat.
+
+    Its topic, broker or group is gone, or its user may not receive any longer.
+    """
+    return Refused(Refusal.RECEIPT_INVALID, refused.text) if refused.kind in _LASTING else refused

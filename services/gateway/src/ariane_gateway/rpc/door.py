@@ -70,7 +70,8 @@ class Door:
         """The client of a call.
 
         Raises:
-            Illegal: CLIENT_ID_REQUIRED, UNAUTHORIZED, or FORBIDDEN for another user's client id.
+            Illegal: CLIENT_ID_REQUIRED, UNAUTHORIZED, or FORBIDDEN for another user's client id;
+                HA_NOT_AVAILABLE while nobody knows which keys hold.
         """
         metadata = dict(context.invocation_metadata() or ())
         client_id = _text(metadata.get(CLIENT_ID, ""))
@@ -83,6 +84,8 @@ class Door:
             )
         signer = _NOBODY
         if self._keys is not None:
+            if not self._keys.known:
+                raise Illegal(Code.HA_NOT_AVAILABLE, "admin has not said yet which keys hold")
             try:
                 headers = {name: _text(value) for name, value in metadata.items()}
                 signer = signer_of(headers, self._keys.find, self._now())

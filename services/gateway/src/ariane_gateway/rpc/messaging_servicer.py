@@ -10,12 +10,13 @@ from typing import Any
 from grpc import aio
 
 from apache.rocketmq.v2 import service_pb2 as pb
+from apache.rocketmq.v2.definition_pb2 import Code
 from apache.rocketmq.v2.service_pb2_grpc import MessagingServiceServicer
 from ariane_gateway.rpc.client_calls import ClientCalls
 from ariane_gateway.rpc.door import Door
 from ariane_gateway.rpc.receiving_calls import ReceivingCalls
 from ariane_gateway.rpc.sending_calls import SendingCalls
-from ariane_gateway.rpc.statuses import Illegal, status_of
+from ariane_gateway.rpc.statuses import Illegal, status_of, told_once
 from ariane_gateway.rpc.telemetry import Telemetry
 from ariane_servicekit import ServiceError, feature_not_available
 from ariane_wire.server.context import CallContext
@@ -107,7 +108,7 @@ class MessagingServicer(MessagingServiceServicer):
     ) -> pb.AckMessageResponse:
         """Acknowledge messages."""
         return await self._door.answer(
-            self._receiving.acknowledge, request, context, pb.AckMessageResponse
+            self._receiving.acknowledge, request, context, told_once(pb.AckMessageResponse)
         )
 
     async def ChangeInvisibleDuration(
@@ -116,7 +117,7 @@ class MessagingServicer(MessagingServiceServicer):
         """Change how long a message stays invisible."""
         # Some clients take the handle of the answer, whatever its status.
         handle = request.receipt_handle
-        make = partial(pb.ChangeInvisibleDurationResponse, receipt_handle=handle)
+        make = told_once(partial(pb.ChangeInvisibleDurationResponse, receipt_handle=handle))
         return await self._door.answer(self._receiving.change_invisible, request, context, make)
 
     async def ForwardMessageToDeadLetterQueue(
@@ -127,7 +128,7 @@ class MessagingServicer(MessagingServiceServicer):
             self._receiving.forward_to_dead_letters,
             request,
             context,
-            pb.ForwardMessageToDeadLetterQueueResponse,
+            told_once(pb.ForwardMessageToDeadLetterQueueResponse, Code.OK),
         )
 
     async def EndTransaction(

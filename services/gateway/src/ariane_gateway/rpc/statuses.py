@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, TypeVar
 
 from apache.rocketmq.v2.definition_pb2 import Code, Status
 from ariane_gateway.refusal_kinds import Refusal
@@ -24,6 +24,7 @@ CODES: Final[Mapping[Refusal, Code.ValueType]] = {
     Refusal.MESSAGE_UNKNOWN: Code.MESSAGE_NOT_FOUND,
     Refusal.TRANSACTION_UNKNOWN: Code.INVALID_TRANSACTION_ID,
     Refusal.FORBIDDEN: Code.FORBIDDEN,
+    Refusal.PREVENTED: Code.FORBIDDEN,
     Refusal.UNAUTHORIZED: Code.UNAUTHORIZED,
     Refusal.BUSY: Code.TOO_MANY_REQUESTS,
     Refusal.UNAVAILABLE: Code.HA_NOT_AVAILABLE,
@@ -33,6 +34,10 @@ CODES: Final[Mapping[Refusal, Code.ValueType]] = {
     Refusal.UNSUPPORTED: Code.NOT_IMPLEMENTED,
     Refusal.FAULT: Code.INTERNAL_SERVER_ERROR,
 }
+
+AnswerT = TypeVar("AnswerT")
+
+_NO_RIGHT: Final = frozenset({Code.UNAUTHORIZED, Code.FORBIDDEN})
 
 OK: Final = Status(code=Code.OK, message="OK")
 MESSAGES_MAX: Final = 1024
@@ -53,6 +58,26 @@ def status_of(error: Refused | Illegal) -> Status:
     if isinstance(error, Illegal):
         return error.status
     return Status(code=CODES[error.kind], message=error.text[:MESSAGES_MAX])
+
+
+def told_once(
+    make: Callable[..., AnswerT], code: Code.ValueType = Code.INVALID_RECEIPT_HANDLE
+) -> Callable[..., AnswerT]:
+    """Make answers of a call that clients repeat, each second and for ever, until they are done.
+
+    Who may not make it is told so by the code that ends their repeats; the text says why.
+
+    Args:
+        make: Makes an answer from a status.
+        code: What ends the repeats.
+    """
+
+    def made(*, status: Status) -> AnswerT:
+        if status.code in _NO_RIGHT:
+            status = Status(code=code, message=status.message)
+        return make(status=status)
+
+    return made
 
 
 def status_of_all(statuses: Sequence[Status]) -> Status:
