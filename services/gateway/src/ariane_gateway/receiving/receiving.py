@@ -37,6 +37,10 @@ class Receiving:
         receiving = self._shared.receive(broker_name, wish, min(hold_s, HOLD_S_MAX))
         return await self._holds.hold(receiving) or []
 
+    async def pause(self, seconds: float) -> None:
+        """Hold a receive that gets nothing, unless the gateway stops."""
+        await self._holds.hold(asyncio.sleep(seconds))
+
     def keep(self, broker_name: str, wish: Wish, deliveries: Sequence[Delivery]) -> None:
         """Have messages kept invisible while their client lives, from soon on.
 

@@ -96,14 +96,12 @@ class Door:
                 raise Illegal(Code.FORBIDDEN, f"{CLIENT_ID} is that of another user's client")
         address = _address_of(context.peer())
         USER.set(acted_for(signer.user, address if signer.by_address else ""))
-        # None if the caller set no deadline, although the stub's type has no None.
-        remaining_s: float | None = context.time_remaining()
         return Caller(
             client_id,
             _text(metadata.get("x-mq-language", ""))[:WORD_LENGTH_MAX],
             _text(metadata.get("x-mq-client-version", ""))[:WORD_LENGTH_MAX],
             address,
-            CALL_S_DEFAULT if remaining_s is None else remaining_s,
+            time_of(context),
             signer.user,
             signer.access_key,
         )
@@ -145,6 +143,13 @@ class Door:
             return await work(request, self.caller(context))
         except (Refused, Illegal) as error:
             return make(status=status_of(error))
+
+
+def time_of(context: aio.ServicerContext[Any, Any]) -> float:
+    """How long the caller waits for the answer, in seconds."""
+    # None if it set no deadline, although the stub's type has no None.
+    remaining_s: float | None = context.time_remaining()
+    return CALL_S_DEFAULT if remaining_s is None else remaining_s
 
 
 @lru_cache(maxsize=4096)

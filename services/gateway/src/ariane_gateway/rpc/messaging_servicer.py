@@ -13,10 +13,10 @@ from apache.rocketmq.v2 import service_pb2 as pb
 from apache.rocketmq.v2.definition_pb2 import Code
 from apache.rocketmq.v2.service_pb2_grpc import MessagingServiceServicer
 from ariane_gateway.rpc.client_calls import ClientCalls
-from ariane_gateway.rpc.door import Door
+from ariane_gateway.rpc.door import Door, time_of
 from ariane_gateway.rpc.receiving_calls import ReceivingCalls
 from ariane_gateway.rpc.sending_calls import SendingCalls
-from ariane_gateway.rpc.statuses import Illegal, status_of, told_once
+from ariane_gateway.rpc.statuses import Illegal, told_once
 from ariane_gateway.rpc.telemetry import Telemetry
 from ariane_servicekit import ServiceError, feature_not_available
 from ariane_wire.server.context import CallContext
@@ -98,7 +98,8 @@ class MessagingServicer(MessagingServiceServicer):
         try:
             caller = self._door.caller(context)
         except Illegal as error:
-            await context.write(pb.ReceiveMessageResponse(status=status_of(error)))
+            time_s = time_of(context)
+            await self._receiving.refuse(error, request, time_s, context.write_together)
             return
         with self._door.staying(caller):
             await self._receiving.receive(request, caller, context.write_together)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Final, TypeAlias
 
@@ -32,6 +33,10 @@ MARGIN_S: Final = 0.5
 """A receive ends so much before its caller stops waiting, or a tenth of its time if that is more.
 Clients in Rust stop waiting when the time of holding ends."""
 
+REFUSED_S: Final = 1.0
+"""A receive that is refused is held so long, or as long as it would be if that is less. The client
+in Go asks again 20 ms after any other refusal, that in Java as soon after TOO_MANY_REQUESTS."""
+
 Write: TypeAlias = Callable[[Iterable[pb.ReceiveMessageResponse]], Awaitable[None]]
 """Sends answers; returns when they have left."""
 
@@ -56,15 +61,20 @@ class ReceivingCalls:
         self, request: pb.ReceiveMessageRequest, caller: Caller, write: Write
     ) -> None:
         """Receive messages: a status, the messages, and when they were handed out."""
+        now_s = asyncio.get_running_loop().time
+        began_s = now_s()
         broker_name = request.message_queue.broker.name
         if request.auto_renew:
             # Its messages are kept while it lives: this is a sign of life, too.
             self._clients.heard(*caller.identity)
         try:
             wish = _wish_of(request, caller)
-            deliveries = await self._receiving.receive(broker_name, wish, _hold_s(request, caller))
+            deliveries = await self._receiving.receive(
+                broker_name, wish, _hold_s(request, caller.time_s)
+            )
         except (Refused, Illegal) as error:
-            await write([pb.ReceiveMessageResponse(status=status_of(error))])
+            waited_s = now_s() - began_s
+            await self.refuse(error, request, caller.time_s, write, waited_s=waited_s)
             return
         if not deliveries:
             status = Status(code=Code.MESSAGE_NOT_FOUND, message="no message came in time")
@@ -82,6 +92,27 @@ class ReceivingCalls:
             self._receiving.keep(broker_name, wish, deliveries)
         if damaged:
             self._receiving.give_up(broker_name, wish, damaged)
+
+    async def refuse(
+        self,
+        error: Refused | Illegal,
+        request: pb.ReceiveMessageRequest,
+        time_s: float,
+        write: Write,
+        *,
+        waited_s: float = 0.0,
+    ) -> None:
+        """Answer that a receive is refused, so late that nobody asks more often than each second.
+
+        Args:
+            error: Why.
+            request: What was asked.
+            time_s: How long the client waits, in seconds.
+            write: Sends the answer.
+            waited_s: How long it has waited before it was refused, in seconds.
+        """
+        await self._receiving.pause(min(REFUSED_S, _hold_s(request, time_s)) - waited_s)
+        await write([pb.ReceiveMessageResponse(status=status_of(error))])
 
     async def acknowledge(
         self, request: pb.AckMessageRequest, _caller: Caller
@@ -186,12 +217,12 @@ def _wish_of(request: pb.ReceiveMessageRequest, caller: Caller) -> Wish:
     )
 
 
-def _hold_s(request: pb.ReceiveMessageRequest, caller: Caller) -> float:
+def _hold_s(request: pb.ReceiveMessageRequest, time_s: float) -> float:
     wanted_s = HOLD_S_DEFAULT
     if request.HasField("long_polling_timeout"):
         wanted_s = _seconds(request.long_polling_timeout)
-    margin_s = max(MARGIN_S, caller.time_s / 10)
-    return max(0.0, min(wanted_s, caller.time_s - margin_s))
+    margin_s = max(MARGIN_S, time_s / 10)
+    return max(0.0, min(wanted_s, time_s - margin_s))
 
 
 def _seconds(duration: Duration) -> float:
