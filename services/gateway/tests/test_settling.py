@@ -1,20 +1,16 @@
 """What becomes of messages: more time, again, dead letters; and no repeat without an end."""
 
 import asyncio
-from unittest.mock import AsyncMock
 
 import pytest
 
 from apache.rocketmq.v2 import definition_pb2 as dp
 from apache.rocketmq.v2 import service_pb2 as pb
-from ariane_gateway.brokers import cluster
 from ariane_gateway.brokers.cluster import Cluster
 from ariane_gateway.receiving.handles import decode_handle
 from ariane_gateway.rpc import receiving_calls
 from ariane_gateway.rpc.handed_message import handed_message
 from ariane_sdk.errors import BodyDamaged
-from ariane_sdk.routing.name_servers import NameServers
-from ariane_sdk.routing.route import Route
 from ariane_wire import ChannelOptions, insecure_channel
 
 
@@ -184,29 +180,6 @@ async def test_what_a_broker_that_is_away_has_handed_out_is_settled_by_a_repeat(
     )
     forwarded = await forward(client, ariane_topic, group, away)
     assert forwarded.status.code == dp.HA_NOT_AVAILABLE
-
-
-@pytest.mark.parametrize(
-    ("brokers", "away_s", "code"),
-    [
-        ([], 60.0, dp.HA_NOT_AVAILABLE),
-        ([], 0.0, dp.INVALID_RECEIPT_HANDLE),
-        (None, 60.0, dp.INVALID_RECEIPT_HANDLE),
-    ],
-    ids=["it lived lately", "it did not", "it lives without the topic"],
-)
-async def test_a_broker_without_a_route_is_waited_for_if_it_lived_lately(
-    client, ariane_topic, group, monkeypatch, brokers, away_s, code
-):
-    await client.send(ariane_topic)
-    _, (message,) = await client.receive(ariane_topic, group)
-    monkeypatch.setattr(cluster, "AWAY_S", away_s)
-    monkeypatch.setattr(cluster, "AWAY_KNOWN_S", 0.0)
-    monkeypatch.setattr(Route, "broker", lambda *_: None)
-    if brokers is not None:
-        monkeypatch.setattr(NameServers, "list_brokers", AsyncMock(return_value=brokers))
-    acked = await client.ack(ariane_topic, group, message)
-    assert acked.status.code == code
 
 
 async def test_a_group_in_order_gets_messages_together_and_the_next_when_all_are_settled(

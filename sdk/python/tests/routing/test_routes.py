@@ -146,6 +146,28 @@ async def test_a_session_that_is_closed_looks_for_no_route(world, make_session):
     assert asyncio.all_tasks() == others
 
 
+async def test_a_route_that_is_forgotten_is_asked_for_when_it_is_wanted_again(world, make_session):
+    session = make_session(world.name_servers)
+    routes = session.routes
+    await routes.get("orders")
+    routes.watch("orders")
+    routes.confirm("orders")
+    routes.doubt("orders")
+    routes.forget("orders")
+    await asyncio.sleep(0)
+    assert routes.cached("orders") is None
+    assert (routes.young, routes.is_confirmed("orders")) == (False, False)
+    world.name_server.routes.clear()
+    for _ in range(2):
+        with pytest.raises(errors.RouteNotFound):
+            await routes.get("orders")
+    # Of what is not there nothing stays behind.
+    assert (
+        {**routes.known, **routes._asked_s, **routes._confirmed_s} == routes._doubts._doubts == {}
+    )
+    await session.close()
+
+
 @pytest.mark.parametrize("trouble", ["gone", "away"])
 async def test_the_last_good_route_is_kept(world, make_session, trouble):
     session = make_session(world.name_servers)

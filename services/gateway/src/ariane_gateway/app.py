@@ -51,7 +51,8 @@ from ariane_servicekit.security.tls.service_tls import MEMBER_TLS
 from ariane_wire import TlsContext
 
 LOOK_S: Final = 5.0
-"""Seconds between searches for brokers that are new, and for clients that are gone."""
+"""Seconds between searches for brokers that are new, and for clients that are gone and routes that
+nobody uses."""
 
 
 class GatewayApp:
@@ -226,6 +227,8 @@ class GatewayApp:
             self._door.end_signed_by_lost_keys()
         await self._attachments.follow()
         self.clients.forget_silent()
+        self._cluster.forget_unused()
+        self._sending.forget_unused()
 
 
 def _keys_of(settings: GatewaySettings, clock: Clock) -> AccessKeys | None:

@@ -124,6 +124,12 @@ class RouteDoubts:
             doubt.due_s = doubt.began_s + MISSING_LOOK_S * self._early()
             self._start(now.topic, doubt)
 
+    def forget(self, topic: str) -> None:
+        """Doubt a route no more."""
+        doubt = self._doubts.pop(topic, None)
+        if doubt is not None and doubt.task is not None:
+            doubt.task.cancel()
+
     async def close(self) -> None:
         """Stop all queries; later reports start none."""
         # Calls of a closed client may still fail, and each is a reason to ask.

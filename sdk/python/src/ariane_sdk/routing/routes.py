@@ -117,7 +117,24 @@ class Routes:
 
     def is_confirmed(self, topic: str) -> bool:
         """Whether name servers had the known route when they were last asked."""
-        return self._confirmed_s.get(topic) == self._asked_s.get(topic)
+        confirmed_s = self._confirmed_s.get(topic)
+        return confirmed_s is not None and confirmed_s == self._asked_s.get(topic)
+
+    @property
+    def silent(self) -> bool:
+        """Whether no name server answered when a known route was last asked for."""
+        return self._silence_warned
+
+    def forget(self, topic: str) -> None:
+        """Ask for a topic's route no more, until somebody wants it again."""
+        for tasks in (self._watches, self._confirmations):
+            if topic in tasks:
+                tasks[topic].cancel()
+        for by_topic in (self.known, self._asked_s, self._confirmed_s):
+            by_topic.pop(topic, None)
+        self._guessed.discard(topic)
+        self._kept.discard(topic)
+        self._doubts.forget(topic)
 
     async def get(self, topic: str) -> Route:
         """Return the known route, or ask name servers.
@@ -286,13 +303,15 @@ class Routes:
             self._silence_warned = False
             raise
         finally:
-            self._asked_s[topic] = self._clock.monotonic_s()
+            asked_s = self._clock.monotonic_s()
+            if topic in self.known:  # Of names that there are not, there is no end.
+                self._asked_s[topic] = asked_s
         self._silence_warned = False
         self._move(route.places)
         if topic == TEMPLATE_TOPIC:
             # It stands for topics that are yet to be created, and is no topic in use.
             return route
-        self._confirmed_s[topic] = self._asked_s[topic]
+        self._confirmed_s[topic] = self._asked_s[topic] = asked_s
         self._kept.discard(topic)
         known = self.known.get(topic)
         guessed = topic in self._guessed
@@ -360,7 +379,8 @@ class Routes:
 
     async def _refresh_in_turn(self, topic: str) -> None:
         async with self._background:
-            await self.refresh(topic)
+            if topic in self.known:  # It may be forgotten meanwhile.
+                await self.refresh(topic)
 
 
 def watch_delay_s(waited_s: float) -> float:

@@ -30,6 +30,10 @@ goes on to keep the messages of living consumers: these must not have given them
 AWAY_KNOWN_S: Final = 1.0
 """How old the list of brokers may be that says so, in seconds."""
 
+ROUTE_UNUSED_S: Final = 300.0
+"""How long a route is kept that nobody uses, in seconds, as by RocketMQ's proxy: name servers are
+asked for each of them every 30 s, also for those of topics that were deleted."""
+
 CHECK_S: Final = 0.5
 """How long name servers may take to say that a topic is gone, in seconds."""
 
@@ -51,6 +55,7 @@ class Cluster:
         self._session: Session | None = None
         self._primaries: dict[str, str] = {}
         self._listed_s = -math.inf
+        self._used_s: dict[str, float] = {}
         self._lived_s: dict[str, float] = {}
         self._listing = SingleFlight[None, None]()
         self.timeout_s = timeout_s
@@ -96,10 +101,26 @@ class Cluster:
         Raises:
             Refused: No broker has the topic or no name server answered.
         """
-        try:
-            return await self._opened.routes.get(topic)
-        except ArianeError as error:
-            raise refused_by(error) from error
+        with refusing():
+            route = await self._opened.routes.get(topic)
+        self._used_s[topic] = self.clock.monotonic_s()
+        return route
+
+    def forget_unused(self) -> None:
+        """Forget routes that nobody has used for long, but while no name server answers."""
+        if self.silent:
+            return
+        routes, begin_s = self._opened.routes, self.clock.monotonic_s() - ROUTE_UNUSED_S
+        for topic in list(routes.known):
+            if self._used_s.get(topic, -math.inf) < begin_s:
+                routes.forget(topic)
+        for topic in self._used_s.keys() - routes.known.keys():
+            del self._used_s[topic]
+
+    @property
+    def silent(self) -> bool:
+        """Whether no name server answers: what is forgotten now could not be learnt again."""
+        return self._opened.routes.silent
 
     async def present_route(self, topic: str) -> Route:
         """The same, but not what is known of a topic that was deleted: brokers that had it live.

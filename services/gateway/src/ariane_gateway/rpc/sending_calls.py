@@ -107,7 +107,7 @@ class SendingCalls:
             raise Illegal(Code.BAD_REQUEST, str(error)) from None
         if recalled.topic != topic:
             raise Illegal(Code.BAD_REQUEST, f"the recall handle is not of topic {topic}")
-        if not await self._sending.recall(request.recall_handle):
+        if not await self._sending.recall(topic, request.recall_handle):
             raise Illegal(
                 Code.MESSAGE_NOT_FOUND, "the message was delivered, or is being delivered"
             )
