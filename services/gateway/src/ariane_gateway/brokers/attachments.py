@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import islice
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final, TypeVar
 
 from ariane.broker.v1.client_question_pb2 import (
     CONSUME_OUTCOME_CONSUMED,
@@ -40,7 +39,12 @@ from ariane_servicekit import get_logger
 CLIENTS_TOGETHER_MAX: Final = 512
 """Clients in one request; brokers take 4096."""
 
+BYTES_TOGETHER_MAX: Final = 1 << 20
+"""Octets of them, unless a single one has more; brokers take 5 MiB, and end the stream at more."""
+
 LEAVE_S_MAX: Final = 1.0
+
+ClientT = TypeVar("ClientT")
 
 _log = get_logger(__name__)
 
@@ -97,15 +101,15 @@ class Attachments:
 
     def present(self, portraits: Iterable[Portrait], /) -> None:
         """Report clients that are new, or do something else now, to all brokers."""
-        clients = list(map(_relayed, portraits))
-        for attachment in self._attachments.values():
-            _send_clients(attachment, clients)
+        for part in _parts(map(_relayed, portraits), RelayedClient.ByteSize):
+            self._send(RelayedClients(present=part))
 
     def gone(self, *, left: Sequence[str] = (), silent: Sequence[str] = ()) -> None:
         """Report clients that left, or were silent for too long, to all brokers."""
-        request = AttachRequest(relayed_clients=RelayedClients(left=left, silent=silent))
-        for attachment in self._attachments.values():
-            attachment.send(request)
+        for part in _parts(left, len):
+            self._send(RelayedClients(left=part))
+        for part in _parts(silent, len):
+            self._send(RelayedClients(silent=part))
 
     def ended(self, broker_name: str, client_id: str, transaction_id: str, *, commit: bool) -> None:
         """Answer a broker how a transaction ended."""
@@ -154,6 +158,11 @@ class Attachments:
         answer = ConsumeAnswer(question_id=question_id, outcome=outcome, cause=cause)
         self._say(broker_name, AttachRequest(consume_answer=answer, client_id=client_id))
 
+    def _send(self, clients: RelayedClients) -> None:
+        request = AttachRequest(relayed_clients=clients)
+        for attachment in self._attachments.values():
+            attachment.send(request)
+
     def _say(self, broker_name: str, request: AttachRequest) -> None:
         attachment = self._attachments.get(broker_name)
         if attachment is not None:
@@ -173,7 +182,8 @@ class Attachments:
 
     def _take_notice(self, broker_name: str, response: AttachResponse) -> None:
         if response.WhichOneof("content") == "accepted":
-            _send_clients(self._attachments[broker_name], list(map(_relayed, self._everybody())))
+            for part in _parts(map(_relayed, self._everybody()), RelayedClient.ByteSize):
+                self._say(broker_name, AttachRequest(relayed_clients=RelayedClients(present=part)))
             return
         question = question_of(broker_name, response)
         if question is not None:
@@ -184,10 +194,21 @@ class Attachments:
         _log.error("broker_refuses_gateway", cause=str(error))
 
 
-def _send_clients(attachment: Attachment, clients: Sequence[RelayedClient]) -> None:
-    rest = iter(clients)
-    while part := list(islice(rest, CLIENTS_TOGETHER_MAX)):
-        attachment.send(AttachRequest(relayed_clients=RelayedClients(present=part)))
+def _parts(
+    clients: Iterable[ClientT], size_of: Callable[[ClientT], int]
+) -> Iterator[list[ClientT]]:
+    """Clients, or their ids, as many at a time as fit into a request."""
+    part: list[ClientT] = []
+    part_bytes = 0
+    for client in clients:
+        size = size_of(client)
+        if part and (len(part) == CLIENTS_TOGETHER_MAX or part_bytes + size > BYTES_TOGETHER_MAX):
+            yield part
+            part, part_bytes = [], 0
+        part.append(client)
+        part_bytes += size
+    if part:
+        yield part
 
 
 def _relayed(portrait: Portrait) -> RelayedClient:

@@ -22,6 +22,7 @@ from ariane_record.names import (
     is_system_topic,
 )
 
+NAMESPACE_LENGTH_MAX: Final = 255
 _SPELLING: Final = re.compile(r"[%|A-Za-z0-9_-]+")
 
 
@@ -85,6 +86,7 @@ def topic_of(resource: Resource) -> str:
     Raises:
         Illegal: ILLEGAL_TOPIC.
     """
+    _check_namespace(Code.ILLEGAL_TOPIC, resource)
     return topic_named(resource.name)
 
 
@@ -94,7 +96,14 @@ def group_of(resource: Resource) -> str:
     Raises:
         Illegal: ILLEGAL_CONSUMER_GROUP.
     """
+    _check_namespace(Code.ILLEGAL_CONSUMER_GROUP, resource)
     return group_named(resource.name)
+
+
+def _check_namespace(code: Code.ValueType, resource: Resource) -> None:
+    """Refuse a namespace that no one has: answers repeat it with each queue and message."""
+    if len(resource.resource_namespace) > NAMESPACE_LENGTH_MAX:
+        raise Illegal(code, f"a namespace has at most {NAMESPACE_LENGTH_MAX} characters")
 
 
 def _check_spelling(code: Code.ValueType, kind: str, name: str, length_max: int) -> None:

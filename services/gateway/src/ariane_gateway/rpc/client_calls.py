@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from apache.rocketmq.v2 import service_pb2 as pb
-from apache.rocketmq.v2.definition_pb2 import Assignment, Endpoints
+from apache.rocketmq.v2.definition_pb2 import Assignment, Code, Endpoints
 from ariane_gateway.brokers.cluster import Cluster
 from ariane_gateway.brokers.group_calls import GroupCalls
 from ariane_gateway.brokers.seen_topics import SeenTopics
@@ -19,12 +19,16 @@ from ariane_gateway.rpc.route_wire import (
     knows_priorities,
     message_queues,
 )
-from ariane_gateway.rpc.statuses import OK
+from ariane_gateway.rpc.statuses import OK, Illegal
 from ariane_sdk.routing.route import Route
 from ariane_servicekit import Address
 
 MARGIN_S: Final = 0.5
 """A question ends so much before its caller stops waiting, so that the caller learns why."""
+
+
+ADDRESSES_MAX: Final = 64
+ENDPOINTS_BYTES_MAX: Final = 16 << 10
 
 
 class ClientCalls:
@@ -112,7 +116,15 @@ class ClientCalls:
         return await self._cluster.present_route(topic)
 
     def _endpoints(self, called: Endpoints) -> Endpoints:
-        """Where the client is to call from now on."""
+        """Where the client is to call from now on.
+
+        Raises:
+            Illegal: It says too much: an answer has it once for each queue.
+        """
+        if len(called.addresses) > ADDRESSES_MAX or called.ByteSize() > ENDPOINTS_BYTES_MAX:
+            raise Illegal(
+                Code.ILLEGAL_ACCESS_POINT, f"endpoints: at most {ADDRESSES_MAX} addresses of hosts"
+            )
         if self._advertised is not None:
             return endpoints_at(self._advertised)
         return called if called.addresses else endpoints_at(self._listens())

@@ -29,8 +29,12 @@ _log = get_logger(__name__)
 
 
 class _Asked(NamedTuple):
+    """A question without what it is about: that would be a message of megabytes."""
+
+    kind: type[Question]
+    broker_name: str
     client_id: str
-    question: Question
+    question_id: str
 
 
 class Commands:
@@ -62,15 +66,15 @@ class Commands:
         kind = command.WhichOneof("command")
         if kind == "thread_stack_trace":
             trace = command.thread_stack_trace
-            question = self._take(client_id, trace.nonce)
-            if isinstance(question, WhatState):
+            asked = self._take(client_id, trace.nonce, WhatState)
+            if asked is not None:
                 stacks = trace.thread_stack_trace
                 refusal = "" if stacks else command.status.message or "the client says nothing"
-                self._tell_state(question, stacks=stacks, refusal=refusal)
+                self._tell_state(asked, stacks=stacks, refusal=refusal)
         elif kind == "verify_message_result":
-            question = self._take(client_id, command.verify_message_result.nonce)
-            if isinstance(question, Consume):
-                self._tell_consumed(question, command.status.code, command.status.message)
+            asked = self._take(client_id, command.verify_message_result.nonce, Consume)
+            if asked is not None:
+                self._tell_consumed(asked, command.status.code, command.status.message)
 
     def ended(self, transaction: TransactionHandle, *, commit: bool) -> None:
         """A client has ended a transaction: the broker that asked about it need not wait."""
@@ -94,7 +98,7 @@ class Commands:
     def _command(self, question: Question, client: GatewayClient) -> TelemetryCommand | None:
         if isinstance(question, HowEnded):
             handle = TransactionHandle(question.broker_name, question.transaction_id)
-            self._remember(handle.encode(), question)
+            self._remember(handle.encode(), question, question.transaction_id)
             return TelemetryCommand(
                 recover_orphaned_transaction_command=RecoverOrphanedTransactionCommand(
                     message=message_for(question.message, Resource(name=question.topic)),
@@ -103,35 +107,39 @@ class Commands:
             )
         nonce = self._new_id()
         if isinstance(question, Consume):
-            self._remember(nonce, question)
+            self._remember(nonce, question, question.question_id)
             message = message_for(question.message, Resource(name=question.topic))
             return TelemetryCommand(
                 verify_message_command=VerifyMessageCommand(nonce=nonce, message=message)
             )
         if not question.with_stacks:
-            self._tell_state(question, client=client)
+            asked = _Asked(
+                WhatState, question.broker_name, question.client_id, question.question_id
+            )
+            self._tell_state(asked, client=client)
             return None
-        self._remember(nonce, question)
+        self._remember(nonce, question, question.question_id)
         return TelemetryCommand(
             print_thread_stack_trace_command=PrintThreadStackTraceCommand(nonce=nonce)
         )
 
-    def _remember(self, name: str, question: Question) -> None:
+    def _remember(self, name: str, question: Question, question_id: str) -> None:
         if len(self._open) >= OPEN_MAX:
             del self._open[next(iter(self._open))]
-        self._open[name] = _Asked(question.client_id, question)
+        asked = _Asked(type(question), question.broker_name, question.client_id, question_id)
+        self._open[name] = asked
 
-    def _take(self, client_id: str, name: str) -> Question | None:
+    def _take(self, client_id: str, name: str, kind: type[Question]) -> _Asked | None:
         asked = self._open.get(name)
         if asked is None or asked.client_id != client_id:
             return None
         del self._open[name]
-        return asked.question
+        return asked if asked.kind is kind else None
 
     def _tell_state(
-        self, question: WhatState, *, client: GatewayClient | None = None, **stacks: Any
+        self, asked: _Asked, *, client: GatewayClient | None = None, **stacks: Any
     ) -> None:
-        client = client or self._clients.find(question.client_id)
+        client = client or self._clients.find(asked.client_id)
         facts = {}
         if client is not None:
             facts = {
@@ -142,15 +150,15 @@ class Commands:
                 "consumes": ",".join(client.consumes),
             }
         self.attachments.state(
-            question.broker_name, question.client_id, question.question_id, facts, **stacks
+            asked.broker_name, asked.client_id, asked.question_id, facts, **stacks
         )
 
-    def _tell_consumed(self, question: Consume, code: Code.ValueType, text: str) -> None:
+    def _tell_consumed(self, asked: _Asked, code: Code.ValueType, text: str) -> None:
         consumed = {Code.OK: True, Code.FAILED_TO_CONSUME_MESSAGE: False}.get(code)
         self.attachments.consumed(
-            question.broker_name,
-            question.client_id,
-            question.question_id,
+            asked.broker_name,
+            asked.client_id,
+            asked.question_id,
             consumed=consumed,
             cause="" if consumed else text or "the client does not consume on request",
         )

@@ -25,6 +25,8 @@ from ariane_sdk.errors import BodyDamaged
 COUNT_DEFAULT: Final = 32
 COUNT_MAX: Final = 1024
 HANDLES_MAX: Final = 4096
+ATTEMPT_ID_LENGTH_MAX: Final = 255
+"""As brokers have it."""
 KEPT_S: Final = 60.0
 """How long messages of consumers that have them renewed are invisible, in seconds."""
 INVISIBLE_S_MIN: Final = 1.0
@@ -199,6 +201,10 @@ class ReceivingCalls:
 def _wish_of(request: pb.ReceiveMessageRequest, caller: Caller) -> Wish:
     if not 0 <= request.batch_size <= COUNT_MAX:
         raise Illegal(Code.BAD_REQUEST, f"batch size {request.batch_size}; at most {COUNT_MAX}")
+    if len(request.attempt_id) > ATTEMPT_ID_LENGTH_MAX:
+        raise Illegal(
+            Code.BAD_REQUEST, f"an attempt id has at most {ATTEMPT_ID_LENGTH_MAX} characters"
+        )
     invisible_s = KEPT_S
     if not request.auto_renew and request.HasField("invisible_duration"):
         invisible_s = _seconds(request.invisible_duration)

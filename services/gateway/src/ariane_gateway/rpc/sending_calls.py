@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import dataclass
 
 from apache.rocketmq.v2 import service_pb2 as pb
-from apache.rocketmq.v2.definition_pb2 import COMMIT, ROLLBACK, Code, Message, MessageType
+from apache.rocketmq.v2.definition_pb2 import COMMIT, GZIP, ROLLBACK, Code, Message, MessageType
 from ariane_gateway.refusals import Refused
 from ariane_gateway.rpc.caller import Caller, topic_of
 from ariane_gateway.rpc.commands import Commands
@@ -28,6 +29,14 @@ MESSAGES_MAX = 1024
 IMMUNITY_S_MAX = (1 << 31) - 1
 
 _RESOLUTIONS = {COMMIT: True, ROLLBACK: False}
+
+
+@dataclass(slots=True)
+class _Room:
+    """For the bodies of one call that come packed: each octet may become a thousand."""
+
+    left_bytes: int
+    """What they may still have, unpacked."""
 
 
 class SendingCalls:
@@ -64,10 +73,11 @@ class SendingCalls:
             raise Illegal(Code.BAD_REQUEST, "messages that are sent together go to one topic")
         response = pb.SendMessageResponse()
         with nullcontext() if self.spans is None else self.spans.around(request, response):
+            room = _Room(self._body_bytes_max)
             if len(messages) == 1:
-                entries = [await self._send_one(messages[0], caller)]
+                entries = [await self._send_one(messages[0], caller, room)]
             else:
-                sends = (self._send_one(each, caller) for each in messages)
+                sends = (self._send_one(each, caller, room) for each in messages)
                 entries = list(await asyncio.gather(*sends))
             response.entries.extend(entries)
             response.status.CopyFrom(status_of_all([each.status for each in entries]))
@@ -113,11 +123,9 @@ class SendingCalls:
             )
         return pb.RecallMessageResponse(status=OK, message_id=recalled.unique_id)
 
-    async def _send_one(self, message: Message, caller: Caller) -> pb.SendResultEntry:
+    async def _send_one(self, message: Message, caller: Caller, room: _Room) -> pb.SendResultEntry:
         try:
-            relayed = relayed_message(
-                message, body_bytes_max=self._body_bytes_max, now_ms=self._now_ms()
-            )
+            relayed = self._relayed(message, room)
             if message.system_properties.message_type == MessageType.TRANSACTION:
                 return await self._send_half(relayed, message)
             sent = await self._sending.send(relayed, max(MARGIN_S, caller.time_s - MARGIN_S))
@@ -131,6 +139,19 @@ class SendingCalls:
             offset=sent.queue_offset,
             recall_handle=sent.recall_handle,
         )
+
+    def _relayed(self, message: Message, room: _Room) -> RelayedMessage:
+        packed = message.system_properties.body_encoding == GZIP
+        bytes_max = room.left_bytes if packed else self._body_bytes_max
+        if packed and not bytes_max:
+            raise Illegal(
+                Code.MESSAGE_BODY_TOO_LARGE,
+                f"packed bodies that are sent together have {self._body_bytes_max} bytes at most",
+            )
+        relayed = relayed_message(message, body_bytes_max=bytes_max, now_ms=self._now_ms())
+        if packed:
+            room.left_bytes -= len(relayed.body)
+        return relayed
 
     async def _send_half(self, relayed: RelayedMessage, message: Message) -> pb.SendResultEntry:
         immunity_s = None

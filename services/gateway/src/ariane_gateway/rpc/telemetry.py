@@ -30,6 +30,12 @@ TOPICS_MAX: Final = 1024
 COMMANDS_WAITING_MAX: Final = 64
 """Commands for a client that takes none; more are dropped: each will be needed again."""
 
+WAITING_BYTES_MAX: Final = 5 << 20
+"""Their octets, unless a single one has more."""
+
+SETTINGS_BYTES_MAX: Final = 1 << 20
+"""Octets of a client's settings: brokers are told of them, and take 5 MiB at a time."""
+
 
 class Telemetry:
     """Serves the streams of all clients."""
@@ -65,14 +71,13 @@ class Telemetry:
             await context.write(TelemetryCommand(status=error.status))
             return
         client = self._clients.heard(*caller.identity)
-        outgoing: asyncio.Queue[TelemetryCommand | None] = asyncio.Queue(COMMANDS_WAITING_MAX)
-        stream = _Stream(outgoing)
+        stream = _Stream()
         self._clients.opens(client, stream)
         reading = asyncio.create_task(self._read(first, commands, client, caller, stream))
         self._reading.add(reading)
         try:
             with self._door.staying(caller):
-                await _write(outgoing, reading, context)
+                await _write(stream, reading, context)
         finally:
             self._clients.closes(client, stream)
             self._reading.discard(reading)
@@ -123,10 +128,12 @@ class Telemetry:
         """What a client is told that says its settings.
 
         Raises:
-            Illegal: A name is missing.
+            Illegal: A name is missing, or they are too large.
             Refused: The user may not see the group.
             ServiceError: FIELD_INVALID: it neither sends nor receives.
         """
+        if said.ByteSize() > SETTINGS_BYTES_MAX:
+            raise Illegal(Code.BAD_REQUEST, f"settings have at most {SETTINGS_BYTES_MAX} bytes")
         kind = said.WhichOneof("pub_sub")
         if kind == "publishing":
             _check_count(len(said.publishing.topics))
@@ -136,10 +143,10 @@ class Telemetry:
             group = group_of(said.subscription.group)
             wanted = said.subscription.subscriptions
             _check_count(len(wanted))
-            client.consumes = {
-                group: tuple(wanted_of(each.topic, each.expression) for each in wanted)
-            }
-            return consumer_settings(said, await once_answered(lambda: self._groups.rules(group)))
+            consumes = {group: tuple(wanted_of(each.topic, each.expression) for each in wanted)}
+            rules = await once_answered(lambda: self._groups.rules(group))
+            client.consumes = consumes  # Not before its user may see the group.
+            return consumer_settings(said, rules)
         raise field_invalid("settings", "must have publishing or subscription")
 
 
@@ -151,32 +158,49 @@ def _check_count(count: int) -> None:
 class _Stream:
     """Sends commands over a client's stream."""
 
-    __slots__ = ("_outgoing", "has_begun")
+    __slots__ = ("_waiting", "has_begun", "waiting_bytes")
 
-    def __init__(self, outgoing: asyncio.Queue[TelemetryCommand | None]) -> None:
-        self._outgoing = outgoing
+    def __init__(self) -> None:
+        self._waiting: asyncio.Queue[TelemetryCommand | None] = asyncio.Queue(COMMANDS_WAITING_MAX)
+        self.waiting_bytes = 0
+        """Octets of the commands that wait."""
         self.has_begun = False
         """Whether its client has its settings."""
 
     def __call__(self, command: TelemetryCommand) -> None:
-        if not self._outgoing.full():
-            self._outgoing.put_nowait(command)
+        size = command.ByteSize()
+        is_full = self.waiting_bytes > 0 and self.waiting_bytes + size > WAITING_BYTES_MAX
+        if not (is_full or self._waiting.full()):
+            self._waiting.put_nowait(command)
+            self.waiting_bytes += size
+
+    @property
+    def waits(self) -> bool:
+        """Whether a command waits."""
+        return not self._waiting.empty()
+
+    async def next_command(self) -> TelemetryCommand | None:
+        """The next command; None for a look whether the stream has ended."""
+        command = await self._waiting.get()
+        if command is not None:
+            self.waiting_bytes -= command.ByteSize()
+        return command
+
+    def wake(self) -> None:
+        """Have its writer look whether it has ended."""
+        # A full queue wakes the writer anyway.
+        with suppress(asyncio.QueueFull):
+            self._waiting.put_nowait(None)
 
 
 async def _write(
-    outgoing: asyncio.Queue[TelemetryCommand | None],
+    stream: _Stream,
     reading: asyncio.Task[None],
     context: aio.ServicerContext[Any, Any],
 ) -> None:
     """Write commands until the client sends nothing more."""
-
-    def wake(_: asyncio.Task[None]) -> None:
-        # A full queue wakes the writer anyway.
-        with suppress(asyncio.QueueFull):
-            outgoing.put_nowait(None)
-
-    reading.add_done_callback(wake)
-    while not reading.done() or not outgoing.empty():
-        command = await outgoing.get()
+    reading.add_done_callback(lambda _: stream.wake())
+    while not reading.done() or stream.waits:
+        command = await stream.next_command()
         if command is not None:
             await context.write(command)
