@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from ariane_gateway.brokers.settle_batches import CALLS_MAX, SettleBatches
+from ariane_gateway.brokers.settle_batches import CALLS_MAX, TOGETHER_MAX, SettleBatches
 
 
 class Broker:
@@ -66,3 +66,24 @@ async def test_a_call_that_fails_fails_for_those_whose_it_is():
     third = await begin(batches, "a", 3)
     answer(broker.calls[2])
     assert await third == ["done 3"]
+
+
+async def test_what_callers_that_have_left_wanted_does_not_pile_up():
+    """They ask again each second, for as long as the broker is silent."""
+    broker = Broker()
+    batches = SettleBatches(broker.send)
+    first, second = await begin(batches, "a", -1), await begin(batches, "a", -2)
+    waiting = [
+        asyncio.ensure_future(batches.settle("a", [number])) for number in range(2 * TOGETHER_MAX)
+    ]
+    await asyncio.sleep(0)
+    for task in waiting[:-1]:
+        task.cancel()
+    await asyncio.sleep(0)
+    answer(broker.calls[0])
+    answer(broker.calls[1])
+    assert [await first, await second] == [["done -1"], ["done -2"]]
+    await asyncio.sleep(0)
+    assert [entries for _, entries, _ in broker.calls[2:]] == [[2 * TOGETHER_MAX - 1]]
+    answer(broker.calls[2])
+    assert await waiting[-1] == [f"done {2 * TOGETHER_MAX - 1}"]

@@ -11,7 +11,9 @@ from apache.rocketmq.v2 import definition_pb2 as dp
 from apache.rocketmq.v2 import service_pb2 as pb
 from ariane.broker.v1.group_service_pb2 import DelayTable, RetryPolicy
 from ariane_gateway.brokers import group_calls
+from ariane_gateway.brokers.acting import USER
 from ariane_gateway.brokers.cluster import Cluster
+from ariane_gateway.brokers.seen_topics import SeenTopics
 from ariane_gateway.refusal_kinds import Refusal
 from ariane_gateway.refusals import Refused
 
@@ -131,6 +133,25 @@ async def test_a_consumer_has_its_settings_although_a_broker_did_not_answer(
         connect(address), dp.Settings(client_type=dp.PUSH_CONSUMER, subscription=subscription)
     )
     assert (answer.status.code, answer.settings.subscription.receive_batch_size) == (dp.OK, 32)
+
+
+async def test_a_broker_that_did_not_answer_is_asked_last(
+    ariane_cluster, silent_broker, have_brokers, monkeypatch
+):
+    """Who starts asks which topics his user may see, and waits for three seconds."""
+    cluster = Cluster([ariane_cluster.name_servers], timeout_s=0.2, tls=False)
+    cluster.open()
+    have_brokers([silent_broker, ariane_cluster.broker_address])
+    seen, asked, topics = SeenTopics(cluster), [], cluster.acting.topics
+    monkeypatch.setattr(
+        cluster.acting, "topics", lambda address: asked.append(address) or topics(address)
+    )
+    USER.set("anna")
+    for topic in ("orders", "bills"):
+        await seen.check(topic)
+    await cluster.close()
+    real = ariane_cluster.broker_address
+    assert asked == [silent_broker, real, real]
 
 
 async def test_what_brokers_said_of_a_group_holds_while_none_of_them_answers(

@@ -24,6 +24,7 @@ class SeenTopics:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._until_s: dict[tuple[str, str], float] = {}
+        self._silent: set[str] = set()
 
     async def check(self, topic: str) -> None:
         """Refuse a topic that the user of the call may not see, whether there is one or not.
@@ -43,20 +44,24 @@ class SeenTopics:
         self._until_s[user, topic] = now_s + KEPT_S
 
     async def _ask(self, topic: str) -> None:
-        """Ask one broker after the other, until one answers."""
+        """Ask one broker after the other, until one answers: first those that answered before."""
+        addresses = (await self._cluster.primaries()).values()
         refused = Refused(Refusal.UNAVAILABLE, "no broker is registered")
-        for address in (await self._cluster.primaries()).values():
+        for address in sorted(addresses, key=self._silent.__contains__):
+            self._silent.add(address)  # Also for others, which ask for another topic.
             call = self._cluster.acting.topics(address).GetTopic(
                 GetTopicRequest(topic=topic), timeout=self._cluster.timeout_s
             )
             try:
                 await answer_of(call, f"broker at {address}")
             except TopicNotFound:
-                return
+                pass
             except CallError as error:
                 refused = refused_by(error)
-                if refused.kind not in PASSING:
-                    raise refused from error
-            else:
-                return
+                if refused.kind in PASSING:
+                    continue
+                self._silent.discard(address)
+                raise refused from error
+            self._silent.discard(address)
+            return
         raise refused

@@ -42,12 +42,18 @@ class _Pending(Generic[EntryT, ResultT]):
     """Calls under way."""
 
     def take(self) -> list[_Waiting[EntryT, ResultT]]:
-        """Take what the next call carries."""
+        """Take what the next call carries.
+
+        Where one call is not enough for all, those whose callers have left are dropped: these ask
+        again, each second, and at a broker that is silent there would be ever more.
+        """
         taken: list[_Waiting[EntryT, ResultT]] = []
-        count = 0
+        count, is_crowded = 0, len(self.waiting) > TOGETHER_MAX
         while self.waiting and count < TOGETHER_MAX:
-            taken.append(self.waiting.popleft())
-            count += len(taken[-1].entries)
+            next_one = self.waiting.popleft()
+            if not (is_crowded and next_one.results.done()):
+                taken.append(next_one)
+                count += len(next_one.entries)
         return taken
 
 
