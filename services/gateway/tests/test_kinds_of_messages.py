@@ -152,6 +152,9 @@ async def test_a_packed_body_is_handed_out_unpacked(client, ariane_topic, group,
     )
 
 
+LAST_TIME = Timestamp(seconds=253_402_300_799)
+FIRST_TIME = Timestamp(seconds=-62_135_596_800)
+
 BROKEN = [
     (dp.MESSAGE_BODY_EMPTY, b"", {}),
     (dp.MESSAGE_BODY_TOO_LARGE, bytes((4 << 20) + 1), {}),
@@ -165,11 +168,18 @@ BROKEN = [
     (dp.ILLEGAL_MESSAGE_GROUP, b"a", {"kind": dp.FIFO, "message_group": "a\n"}),
     (dp.ILLEGAL_DELIVERY_TIME, b"a", {"kind": dp.DELAY}),
     (dp.ILLEGAL_DELIVERY_TIME, b"a", {"kind": dp.DELAY, "delivery_timestamp": Timestamp(nanos=-5)}),
+    (
+        dp.ILLEGAL_DELIVERY_TIME,
+        b"a",
+        {"kind": dp.DELAY, "delivery_timestamp": Timestamp(seconds=1 << 62)},
+    ),
+    (dp.ILLEGAL_DELIVERY_TIME, b"a", {"kind": dp.DELAY, "delivery_timestamp": LAST_TIME}),
     (dp.NOT_IMPLEMENTED, b"a", {"kind": dp.LITE, "lite_topic": "lite"}),
     (dp.ILLEGAL_MESSAGE_PROPERTY_KEY, b"a", {"properties": {"TRAN_MSG": "true"}}),
     (dp.ILLEGAL_MESSAGE_PROPERTY_KEY, b"a", {"properties": {"POP_CK": "1"}}),
     (dp.ILLEGAL_MESSAGE_PROPERTY_KEY, b"a", {"properties": {"a": "b\x01"}}),
     (dp.ILLEGAL_MESSAGE_PROPERTY_KEY, b"a", {"properties": {"a": ""}}),
+    (dp.ILLEGAL_MESSAGE_PROPERTY_KEY, b"a", {"properties": {"": "b"}}),
     (dp.ILLEGAL_MESSAGE_PROPERTY_KEY, b"a", {"properties": {"KEYS": "b"}}),
     (dp.ILLEGAL_MESSAGE_PROPERTY_KEY, b"a", {"properties": {"LAST_ERROR": "b"}}),
     (dp.MESSAGE_PROPERTIES_TOO_LARGE, b"a", {"properties": {"a": "b" * (16 << 10)}}),
@@ -185,6 +195,11 @@ BROKEN = [
     (
         dp.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
         b"a",
+        {"kind": dp.TRANSACTION, "delivery_timestamp": in_seconds(9)},
+    ),
+    (
+        dp.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
+        b"a",
         {"kind": dp.DELAY, "delivery_timestamp": in_seconds(9), "message_group": "g"},
     ),
 ]
@@ -197,6 +212,24 @@ async def test_a_message_that_breaks_a_rule_is_refused_by_its_code(
     sent = await client.send_messages(client.message(ariane_topic, body, **options))
     assert (sent.status.code, sent.entries[0].status.code) == (code, code)
     assert sent.status.message
+
+
+async def test_words_of_any_script_arrive_and_what_was_due_long_ago_comes_at_once(
+    client, ariane_topic, group
+):
+    words = {"tag": "größe", "keys": ["ключ"], "message_group": "заказ 7"}
+    properties = {"a b 😀": "голубой"}
+    await client.send(ariane_topic, b"words", dp.FIFO, properties, **words)
+    await client.send(ariane_topic, b"due", dp.DELAY, delivery_timestamp=FIRST_TIME)
+    await client.send(ariane_topic, b"low", dp.PRIORITY, priority=-5)
+    came = {}
+    while len(came) < 3:
+        _, messages = await client.receive(ariane_topic, group, hold_s=10)
+        came |= {each.body: each for each in messages}
+    system = came[b"words"].system_properties
+    assert dict(came[b"words"].user_properties) == properties
+    assert (system.tag, list(system.keys), system.message_group) == tuple(words.values())
+    assert came[b"low"].system_properties.priority == -5
 
 
 async def test_digests_are_compared_whatever_their_letters_and_zeros(client, ariane_topic):

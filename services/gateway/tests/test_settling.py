@@ -243,6 +243,18 @@ async def test_who_wants_other_messages_than_its_group_is_forbidden_to(client, a
         assert status.code == code, status
 
 
+async def test_a_time_to_hide_a_message_is_0_to_12_hours(client, ariane_topic, group):
+    await client.send(ariane_topic, b"a teapot")
+    _, (message,) = await client.receive(ariane_topic, group)
+    for seconds in (-1, 12 * 3600 + 1, 300_000_000_000):
+        changed = await change(client, ariane_topic, group, message, seconds)
+        assert changed.status.code == dp.ILLEGAL_INVISIBLE_TIME
+    for seconds in (12 * 3600, 0):
+        assert (await change(client, ariane_topic, group, message, seconds)).status.code == dp.OK
+    _, (again,) = await client.receive(ariane_topic, group, hold_s=10)
+    assert again.system_properties.delivery_attempt == 2
+
+
 async def test_a_receive_is_held_until_a_message_comes(client, ariane_topic, group):
     receiving = asyncio.ensure_future(client.receive(ariane_topic, group, hold_s=20))
     await asyncio.sleep(0.05)
@@ -252,8 +264,17 @@ async def test_a_receive_is_held_until_a_message_comes(client, ariane_topic, gro
 
 
 async def test_names_and_times_that_cannot_be_are_refused(client, ariane_topic, group):
-    status, _ = await client.receive(ariane_topic, group, invisible_s=0.5)
-    assert status.code == dp.ILLEGAL_INVISIBLE_TIME
+    for invisible_s in (0.5, 0, -1, 12 * 3600 + 1, 300_000_000_000):
+        status, _ = await client.receive(ariane_topic, group, invisible_s=invisible_s)
+        assert status.code == dp.ILLEGAL_INVISIBLE_TIME
+    for count, code in (
+        (0, dp.MESSAGE_NOT_FOUND),
+        (1024, dp.MESSAGE_NOT_FOUND),
+        (1025, dp.BAD_REQUEST),
+        (-1, dp.BAD_REQUEST),
+        (-(1 << 31), dp.BAD_REQUEST),
+    ):
+        assert (await client.receive(ariane_topic, group, count=count))[0].code == code
     assert (await client.receive(ariane_topic, "", broker="broker-a"))[0].code == (
         dp.ILLEGAL_CONSUMER_GROUP
     )
