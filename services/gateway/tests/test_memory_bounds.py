@@ -1,5 +1,6 @@
 """What one client can have a gateway keep, whatever it says."""
 
+import asyncio
 import gzip
 import weakref
 from types import SimpleNamespace
@@ -8,6 +9,7 @@ import pytest
 
 from apache.rocketmq.v2 import definition_pb2 as dp
 from apache.rocketmq.v2 import service_pb2 as pb
+from ariane_gateway.app import GatewayApp
 from ariane_gateway.brokers.attachments import BYTES_TOGETHER_MAX, Attachments
 from ariane_gateway.brokers.portrait import Portrait, Wanted
 from ariane_gateway.brokers.questions import HowEnded
@@ -18,6 +20,8 @@ from ariane_gateway.rpc import commands as commands_module
 from ariane_gateway.rpc.commands import Commands
 from ariane_gateway.rpc.telemetry import WAITING_BYTES_MAX, Telemetry, _Stream
 from ariane_gateway.sending.transaction_handle import TransactionHandle
+from ariane_gateway.settings import GatewaySettings
+from ariane_servicekit import Address, serving
 from services.gateway.tests.test_telemetry import settings_of
 
 
@@ -139,3 +143,39 @@ async def test_packed_bodies_of_one_call_have_room_for_one_of_the_largest(client
     sent = await client.send_messages(*messages, client.message(ariane_topic, b"plain"))
     codes = [each.status.code for each in sent.entries]
     assert codes == [dp.OK, dp.MESSAGE_BODY_TOO_LARGE, dp.MESSAGE_BODY_TOO_LARGE, dp.OK]
+
+
+async def test_nothing_stays_behind_of_clients_that_are_cut_off(
+    ariane_cluster, connect, ariane_topic, group
+):
+    made = []
+
+    def compose(settings, stop):
+        made.append(GatewayApp(settings, stop))
+        return made[-1]
+
+    settings = GatewaySettings(
+        listen=Address("127.0.0.1", 0), name_servers=ariane_cluster.name_servers, grace_s=0.1
+    )
+    async with serving(settings, compose) as address:
+        app, waiting = made[0], []
+        clients = [connect(str(address)) for _ in range(3)]
+        said = dp.Settings(subscription=dp.Subscription(group=dp.Resource(name=group)))
+        for client in clients:
+            stream = client.stub.Telemetry(metadata=client.metadata)
+            await stream.write(pb.TelemetryCommand(settings=said))
+            assert (await stream.read()).status.code == dp.OK
+            held = client.receive(ariane_topic, group, hold_s=20)
+            waiting += (asyncio.ensure_future(held), stream)
+
+        async def until(count):
+            async with asyncio.timeout(30):
+                while {app.clients.stream_count, len(app._holds)} != {count}:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+
+        await until(3)
+        for client in clients:
+            await client.channel.close()
+        await until(0)
+        await asyncio.gather(*waiting[::2], return_exceptions=True)
+        assert (app._telemetry._reading, app._shared._lines, app._shared.leading) == (set(), {}, 0)
