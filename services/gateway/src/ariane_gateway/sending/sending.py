@@ -152,6 +152,7 @@ class Sending:
         Raises:
             Refused: The handle is none, the message is not known, or its broker did not answer.
         """
+        await self._cluster.route(topic)
         with refusing():
             async with self._producer(topic) as producer:
                 return await producer.recall(recall_handle)
