@@ -7,8 +7,12 @@ import pytest
 
 from ariane_gateway.brokers.acting import USER
 from ariane_gateway.brokers.cluster import ROUTE_UNUSED_S, Cluster
+from ariane_gateway.refusal_kinds import Refusal
+from ariane_gateway.refusals import Refused
 from ariane_gateway.sending import sending as sending_module
 from ariane_gateway.sending.sending import Sending
+from ariane_gateway.sending.transaction_handle import TransactionHandle
+from ariane_record.single.recall_handle import RecallHandle
 from ariane_sdk import Producer, ProducerSettings
 from ariane_sdk.message import RelayedMessage
 from services.gateway.tests.test_kept_routes import ClusterClock
@@ -104,3 +108,19 @@ async def test_a_producer_with_many_topics_that_nobody_uses_is_replaced(
     assert life[2:] == [("ends", "")]
     send.sending.forget_unused()
     assert len(life) == 3
+
+
+async def test_a_topic_that_is_none_takes_no_place_in_a_producer(send, life):
+    """A producer asks for its route for ever, in case that it is made."""
+    handle = RecallHandle("nobody-knows-it", "broker-a", 1, "id").encode()
+    for call in (
+        send(topic="nobody-knows-it"),
+        send.sending.recall("nobody-knows-it", handle),
+        send.sending.end_transaction(
+            "nobody-knows-it", TransactionHandle("broker-a", "id"), commit=True
+        ),
+    ):
+        with pytest.raises(Refused) as refused:
+            await call
+        assert refused.value.kind is Refusal.TOPIC_UNKNOWN
+    assert life == []
