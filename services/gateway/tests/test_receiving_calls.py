@@ -10,7 +10,10 @@ from ariane_gateway.receiving.open_holds import OpenHolds
 from ariane_gateway.receiving.receiving import Receiving
 from ariane_gateway.refusal_kinds import Refusal
 from ariane_gateway.refusals import Refused
+from ariane_gateway.rpc import receiving_calls
+from ariane_gateway.rpc.caller import Caller
 from ariane_gateway.rpc.receiving_calls import ReceivingCalls, _hold_s
+from ariane_servicekit import ServiceError
 
 
 def request_of(wanted_s):
@@ -55,3 +58,31 @@ async def test_a_refused_receive_is_held_unless_the_gateway_stops_or_its_client_
     holds.close()
     await held
     assert written == [dp.FORBIDDEN, dp.FORBIDDEN]
+
+
+class OneMessage:
+    """Hands one out, and notes what comes back."""
+
+    def __init__(self):
+        self.back = []
+
+    async def receive(self, broker_name, wish, hold_s):
+        return ["a delivery"]
+
+    def give_back(self, broker_name, wish, deliveries):
+        self.back += deliveries
+
+
+async def test_what_a_client_without_a_deadline_does_not_read_is_given_back(monkeypatch):
+    monkeypatch.setattr(receiving_calls, "LATE_S", 0.01)
+    receiving = OneMessage()
+    calls = ReceivingCalls(receiving, None, None, now_ms=lambda: 0)
+    request = request_of(0)
+    request.group.name, request.message_queue.topic.name = "billing", "orders"
+
+    async def write(_answers):
+        await asyncio.Event().wait()
+
+    with pytest.raises(ServiceError, match="takes no messages"):
+        await calls.receive(request, Caller("c", "GO", "5", "10.0.0.7:1", 0.0), write)
+    assert receiving.back == ["a delivery"]

@@ -10,6 +10,7 @@ from google.protobuf.duration_pb2 import Duration
 
 from apache.rocketmq.v2 import service_pb2 as pb
 from apache.rocketmq.v2.definition_pb2 import Code, Status
+from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane_gateway.brokers.receive_calls import Delivery, Wish
 from ariane_gateway.clients.client_table import ClientTable
 from ariane_gateway.receiving.receiving import Receiving
@@ -21,6 +22,7 @@ from ariane_gateway.rpc.handed_message import handed_message
 from ariane_gateway.rpc.statuses import OK, Illegal, status_of, status_of_all
 from ariane_sdk.consumer.receiving.invisible_span import INVISIBLE_S_MAX
 from ariane_sdk.errors import BodyDamaged
+from ariane_servicekit import ServiceError
 
 COUNT_DEFAULT: Final = 32
 COUNT_MAX: Final = 1024
@@ -34,6 +36,9 @@ HOLD_S_DEFAULT: Final = 20.0
 MARGIN_S: Final = 0.5
 """A receive ends so much before its caller stops waiting, or a tenth of its time if that is more.
 Clients in Rust stop waiting when the time of holding ends."""
+
+LATE_S: Final = 5.0
+"""How much longer than it waits a client may take to read an answer, in seconds."""
 
 REFUSED_S: Final = 1.0
 """A receive that is refused is held so long, or as long as it would be if that is less. The client
@@ -84,10 +89,16 @@ class ReceivingCalls:
             return
         damaged: list[Delivery] = []
         try:
-            await write(self._answers(deliveries, request, damaged))
-        except BaseException:
+            # One without a deadline that reads nothing would have its messages held here for ever.
+            async with asyncio.timeout_at(began_s + caller.time_s + LATE_S):
+                await write(self._answers(deliveries, request, damaged))
+        except BaseException as error:
             # The client is gone, or waits no longer.
             self._receiving.give_back(broker_name, wish, deliveries)
+            if isinstance(error, TimeoutError):
+                raise ServiceError(
+                    ErrorReason.ERROR_REASON_DEADLINE_PASSED, "the client takes no messages"
+                ) from None
             raise
         # Not before the client took the answer, as far as this end can know.
         if request.auto_renew:
