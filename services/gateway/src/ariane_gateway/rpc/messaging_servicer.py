@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from grpc import aio
 
@@ -22,6 +22,9 @@ from ariane_servicekit import ServiceError, feature_not_available
 from ariane_wire.server.context import CallContext
 
 _Context = aio.ServicerContext[Any, Any]
+
+_acknowledged: Final = told_once(pb.AckMessageResponse)
+_forwarded: Final = told_once(pb.ForwardMessageToDeadLetterQueueResponse, Code.OK)
 
 
 class MessagingServicer(MessagingServiceServicer):
@@ -108,9 +111,7 @@ class MessagingServicer(MessagingServiceServicer):
         self, request: pb.AckMessageRequest, context: _Context
     ) -> pb.AckMessageResponse:
         """Acknowledge messages."""
-        return await self._door.answer(
-            self._receiving.acknowledge, request, context, told_once(pb.AckMessageResponse)
-        )
+        return await self._door.answer(self._receiving.acknowledge, request, context, _acknowledged)
 
     async def ChangeInvisibleDuration(
         self, request: pb.ChangeInvisibleDurationRequest, context: _Context
@@ -126,10 +127,7 @@ class MessagingServicer(MessagingServiceServicer):
     ) -> pb.ForwardMessageToDeadLetterQueueResponse:
         """Make a message a dead letter."""
         return await self._door.answer(
-            self._receiving.forward_to_dead_letters,
-            request,
-            context,
-            told_once(pb.ForwardMessageToDeadLetterQueueResponse, Code.OK),
+            self._receiving.forward_to_dead_letters, request, context, _forwarded
         )
 
     async def EndTransaction(
