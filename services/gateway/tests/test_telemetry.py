@@ -16,6 +16,7 @@ from ariane_gateway.brokers.cluster import Cluster
 from ariane_gateway.brokers.seen_topics import SeenTopics
 from ariane_gateway.refusal_kinds import Refusal
 from ariane_gateway.refusals import Refused
+from ariane_sdk.net.connections import Connections
 
 
 async def settings_of(client, settings):
@@ -142,10 +143,8 @@ async def test_a_broker_that_did_not_answer_is_asked_last(
     cluster = Cluster([ariane_cluster.name_servers], timeout_s=0.2, tls=False)
     cluster.open()
     have_brokers([silent_broker, ariane_cluster.broker_address])
-    seen, asked, topics = SeenTopics(cluster), [], cluster.acting.topics
-    monkeypatch.setattr(
-        cluster.acting, "topics", lambda address: asked.append(address) or topics(address)
-    )
+    seen, asked, topics = SeenTopics(cluster), [], Connections.topics
+    monkeypatch.setattr(Connections, "topics", lambda its, at: asked.append(at) or topics(its, at))
     USER.set("anna")
     for topic in ("orders", "bills"):
         await seen.check(topic)
