@@ -101,8 +101,10 @@ class Cluster:
         Raises:
             Refused: No broker has the topic or no name server answered.
         """
-        with refusing():
+        try:
             route = await self._opened.routes.get(topic)
+        except ArianeError as error:
+            raise refused_by(error) from error
         self._used_s[topic] = self.clock.monotonic_s()
         return route
 
