@@ -77,6 +77,15 @@ async def test_a_route_that_nobody_uses_is_asked_for_no_more(cluster, name_serve
     assert cluster._used_s == {}
 
 
+async def test_a_route_that_has_just_come_is_not_forgotten(cluster, name_server):
+    """Who asked for it has it a moment later."""
+    await name_server.register("broker-a")
+    await cluster._opened.routes.get("orders")
+    await name_server.unregister("broker-a")
+    cluster.forget_unused()
+    assert await cluster.route("orders")
+
+
 async def test_no_route_is_forgotten_while_no_name_server_answers(cluster, name_server):
     await name_server.register("broker-a")
     await cluster.route("orders")

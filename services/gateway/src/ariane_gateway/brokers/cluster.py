@@ -112,9 +112,10 @@ class Cluster:
         """Forget routes that nobody has used for long, but while no name server answers."""
         if self.silent:
             return
-        routes, begin_s = self._opened.routes, self.clock.monotonic_s() - ROUTE_UNUSED_S
+        routes, now_s = self._opened.routes, self.clock.monotonic_s()
         for topic in list(routes.known):
-            if self._used_s.get(topic, -math.inf) < begin_s:
+            # One that has just come is used by who waits for it.
+            if self._used_s.setdefault(topic, now_s) < now_s - ROUTE_UNUSED_S:
                 routes.forget(topic)
         for topic in self._used_s.keys() - routes.known.keys():
             del self._used_s[topic]
