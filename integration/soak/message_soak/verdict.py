@@ -28,6 +28,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from ariane_record.counted import counted
 from message_soak.chaos import Disturbed, Kind, Manner
 from message_soak.ledger import Receipt, SentLedger, message_group
 
@@ -78,7 +79,7 @@ class Findings:
         ):
             if messages:
                 examples = ", ".join(messages[:EXAMPLES_MAX])
-                yield f"{self.group}: {len(messages)} messages {what}: {examples}"
+                yield f"{self.group}: {counted(len(messages), 'message')} {what}: {examples}"
         if self.repeated > self.repeats_max:
             yield f"{self.group}: {self.repeated} repeats, at most {self.repeats_max} are allowed"
 

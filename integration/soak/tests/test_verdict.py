@@ -36,7 +36,7 @@ def test_what_nobody_received_is_lost():
     findings = judge(sent({0, 4, 8}), [receipt(0), receipt(8)])
     assert not findings.holds
     assert findings.lost == ["p0.4"]
-    assert list(findings.sentences()) == ["ordered-averaging: 1 messages lost: p0.4"]
+    assert list(findings.sentences()) == ["ordered-averaging: 1 message lost: p0.4"]
 
 
 def test_a_message_at_two_offsets_was_stored_twice():

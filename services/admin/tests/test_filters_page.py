@@ -60,7 +60,7 @@ def test_the_quick_start_works_as_it_is_printed(dev, tmp_path):
         ).stdout
 
     told = run("bash", "-euo", "pipefail", said=commands)
-    assert "2 of 4 messages match." in told
+    assert "2 of 4 messages matched." in told
     [version] = set(re.findall(r"late@[0-9a-f]{12}", told))
     program = re.sub(r"late@[0-9a-f]{12}", version, program)
     program = program.replace("127.0.0.1:9876", dev["name_servers"])

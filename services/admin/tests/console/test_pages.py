@@ -203,7 +203,7 @@ async def test_definitions_are_taken_out_and_brought_in(browser, topic):
     taken = (await browser.get("/definitions/export")).json()
     assert "adm-seen" in {each["topic"] for each in taken["topics"]}
     done = await browser.change("/definitions/import", definitions=json.dumps({"topics": []}))
-    assert "0 changes were made." in done.text
+    assert "Done: 0 changes." in done.text
 
 
 async def test_one_consumer_consumes_a_message_once_more_and_its_failure_is_explicit(
@@ -423,7 +423,7 @@ async def test_a_broker_and_a_setting_are_changed(browser):
     assert "takes messages again" in restored.text
     fields = {"service": "namesrv", "name": "concurrent_calls_max", "value": "4096"}
     changed = await browser.change("/settings/update", **fields)
-    assert "in 2 process(es)." in changed.text
+    assert "in 2 processes." in changed.text
 
 
 def test_every_change_has_a_question_and_its_path_a_page():

@@ -58,7 +58,7 @@ def test_handles_that_cannot_be_kept_are_told_before_anything_is_sent(later, lin
         *("produce", "unkept", lines("a"), "--delay", "1d", "--handles", "/dev/full"),
         status=ExitStatus.FAILED,
     )
-    assert "(1 message was sent)" in err
+    assert "(1 message sent)" in err
 
 
 def test_a_broker_shows_what_waits(later, ariane_json, lines):

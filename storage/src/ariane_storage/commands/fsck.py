@@ -152,4 +152,4 @@ def written_files(before: FileMarks, after: FileMarks) -> Iterator[tuple[str, st
         else:
             yield path, change
     for (folder, change), count in counts.items():
-        yield folder, f"{count} {'file' if count == 1 else 'files'} {change}"
+        yield folder, f"{counted(count, 'file')} {change}"

@@ -16,6 +16,7 @@ from ariane_admin.asking.admin_service import (
 )
 from ariane_admin.asking.cluster_doors import answer_of
 from ariane_admin.asking.connection import run_async
+from ariane_admin.counted import counted
 from ariane_admin.errors import CommandFailed
 from ariane_admin.terminal.client_warnings import say_warning
 from ariane_admin.terminal.confirmation import confirm, yes_option
@@ -99,8 +100,9 @@ def import_definitions(
             f"{file.name} holds no definitions: {error}", ExitStatus.USAGE
         ) from error
     if not dry_run:
-        count = len(definitions.topics) + len(definitions.groups)
-        confirm(f"Create or change {count} topics and groups as in {file.name}?", yes=yes)
+        topics = counted(len(definitions.topics), "topic")
+        groups = counted(len(definitions.groups), "group")
+        confirm(f"Create or change {topics} and {groups} as in {file.name}?", yes=yes)
     changes: list[definition_pb.DefinitionChange] = []
     silent: set[str] = set()
 
@@ -136,4 +138,4 @@ def import_definitions(
         names = ", ".join(sorted(silent))
         raise CommandFailed(f"{names} did not answer and were not changed", ExitStatus.UNREACHABLE)
     if failed:
-        raise CommandFailed(f"{failed} of {len(rows)} changes failed")
+        raise CommandFailed(f"{failed} of {counted(len(rows), 'change')} failed")

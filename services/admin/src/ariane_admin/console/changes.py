@@ -47,6 +47,7 @@ from ariane_admin.console.pages.messages import letter_query
 from ariane_admin.console.pages.overview import or_failure
 from ariane_admin.console.pages.replicas import REPLICA_CHANGES
 from ariane_admin.console.topic_purge import PURGE_CHANGES
+from ariane_admin.counted import counted
 from ariane_admin.group_texts import gets_returned
 from ariane_admin.times import length_of_time
 from ariane_admin.topic_attributes import retention_attribute
@@ -241,7 +242,8 @@ async def _setting(ask: Asker, given: Given) -> str:
     if given.get("address"):
         request.addresses.append(given["address"])
     answer = await ask(ask.api.settings.UpdateSetting, request)
-    return f"{given['name']} is {given['value']} in {len(answer.outcomes)} process(es)."
+    processes = f"{len(answer.outcomes):,} process{'es' * (len(answer.outcomes) != 1)}"
+    return f"{given['name']} is {given['value']} in {processes}."
 
 
 async def _import(ask: Asker, given: Given) -> str:
@@ -258,7 +260,7 @@ async def _import(ask: Asker, given: Given) -> str:
         changes += (await ask(ask.api.definitions.ImportDefinitions, request)).changes
     failed = [each for each in changes if each.failure]
     shown = f" {len(failed)} failed: {failed[0].subject}: {failed[0].failure}." if failed else ""
-    return f"{len(changes) - len(failed)} changes were made.{shown}"
+    return f"Done: {counted(len(changes) - len(failed), 'change')}.{shown}"
 
 
 def _topic_page(given: Given) -> str:

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
+from ariane_admin.counted import counted
 from ariane_admin.doctor.cluster_facts import ClusterFacts
 from ariane_admin.doctor.findings import Finding, Severity
 from ariane_record.names import is_system_topic
@@ -39,7 +40,7 @@ def hot_queues(facts: ClusterFacts) -> Iterator[Finding]:
             Severity.WARNING,
             f"group {group}",
             f"one of {len(lags)} queues of topic {topic}, {queue.broker_name}:{queue.queue_id}, has"
-            f" {share:.0%} of what it has not consumed ({total:,} messages)",
+            f" {share:.0%} of what it has not consumed ({counted(total, 'message')})",
             "one message group or key may have most messages: divide it into several; or the owner"
             f" of the queue is slower than others: ariane group running {shlex.quote(group)}",
         )

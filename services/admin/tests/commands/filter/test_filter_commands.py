@@ -101,7 +101,7 @@ def test_a_try_shows_which_messages_match(ready, ariane, ariane_json, module, fl
     version = upload(ariane_json, "late", module)
     rows = ariane_json("filter", "try", version, flights, "--count", "1000", "--matches")
     assert sorted(int(row["body"]) for row in rows) == list(range(61, 120))
-    assert "59 of 120 messages match." in ariane(
+    assert "59 of 120 messages matched." in ariane(
         "filter", "try", version, flights, "--count", "120"
     )
 

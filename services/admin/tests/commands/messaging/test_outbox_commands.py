@@ -76,7 +76,7 @@ def test_what_is_refused_is_listed_and_sent_again(sessions, ariane, ariane_json,
     assert ariane_json("outbox", "requeue", "shop", number) == {"outbox": "shop", "requeued": 1}
     assert ariane_json("outbox", "list", "shop") == []
     assert "1 are parked" in ariane("outbox", "relay", "shop", "--until-empty")
-    assert "1 message waits" in ariane("outbox", "requeue", "shop", "--topic", topic, "--yes")
+    assert "1 message is waiting" in ariane("outbox", "requeue", "shop", "--topic", topic, "--yes")
 
 
 def test_an_outbox_that_the_database_has_nothing_of_is_doubted(sessions, ariane, capfd):

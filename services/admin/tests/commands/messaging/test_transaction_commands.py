@@ -131,10 +131,10 @@ def test_many_are_resumed_and_decided_by_group_or_topic(
         *("transaction", "decide", "bulk-0", "bulk-1", "--rollback", *cause, "--yes"),
         status=ExitStatus.REFUSED,
     )
-    assert "1 transactions have ended; 1 do not (1 TRANSACTION_DECIDED)" in told
+    assert "1 transaction has ended; not done: 1 (1 TRANSACTION_DECIDED)" in told
     rest = ("transaction", "decide", *both, "--rollback", *cause)
     told = ariane(*rest, "--dry-run")
-    assert told == "3 transactions would be rolled back; 0 have an outcome already, and keep it.\n"
+    assert told == "3 transactions would be rolled back; with an outcome already, which stays: 0.\n"
     assert len(ariane_json("transaction", "parked", "--topic", "bulk")) == 3
     assert ariane_json(*rest, "--yes") == {"done": 3, "failed": 0}
     assert ariane_json("transaction", "parked", "--topic", "bulk") == []

@@ -130,12 +130,13 @@ def end_with(
         output.done(f"Transaction {row['transaction_id']} {one_is}{ended}.", row)
         return
     failed_count = outcome.failures.total()
-    text = f"{outcome.done_count:,} transactions {many_are}"
+    done = counted(outcome.done_count, "transaction")
+    text = f"{done} {one_is if outcome.done_count == 1 else many_are}"
     if error is not None:
         common = outcome.failures.most_common(REASONS_SHOWN_MAX)
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in common)
         raise CommandFailed(
-            f"{text}; {failed_count:,} do not ({reasons}); the first: {error}",
+            f"{text}; not done: {failed_count:,} ({reasons}); the first: {error}",
             exit_status_of(error) or ExitStatus.FAILED,
         )
     output.done(f"{text}.", {"done": outcome.done_count, "failed": failed_count})

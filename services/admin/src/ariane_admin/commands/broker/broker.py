@@ -25,6 +25,7 @@ from ariane_admin.asking.cluster_doors import ClusterDoors
 from ariane_admin.asking.connection import run_async
 from ariane_admin.asking.options import question_options
 from ariane_admin.asking.questions import questions
+from ariane_admin.counted import are, counted
 from ariane_admin.errors import CommandFailed, say_error
 from ariane_admin.terminal.client_warnings import say_warning
 from ariane_admin.terminal.confirmation import confirm, dry_run_option, yes_option
@@ -143,9 +144,10 @@ def drain(
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     if dry_run:
         would = run_async(_drainable(name_servers, name))
+        left = would["unconsumed_messages"]
         output.done(
-            "Broker {broker} would stop accepting messages for its {topics} topics; "
-            "{unconsumed_messages:,} messages are not consumed yet.".format_map(would),
+            f"Broker {name} would stop accepting messages for its"
+            f" {counted(would['topics'], 'topic')}; {_unconsumed(left)}.",
             {**would, "dry_run": True},
         )
         return
@@ -165,8 +167,12 @@ async def _wait_consumed(name_servers: str, name: str) -> None:
         [found] = await doors.primaries([name])
         with progress() as show:
             await broker_maintenance.wait_consumed(
-                doors, found, lambda left: show(f"{left:,} messages are not consumed yet")
+                doors, found, lambda left: show(_unconsumed(left))
             )
+
+
+def _unconsumed(count: int) -> str:
+    return f"{counted(count, 'message')} {are(count)} not consumed yet"
 
 
 async def _drainable(name_servers: str, name: str) -> Row:
@@ -211,8 +217,8 @@ def _write(
     )
     if outcome.not_told:
         raise CommandFailed(
-            f"{len(outcome.not_told)} of the name servers did not answer and were not changed;"
-            " repeat the command when they answer",
+            f"not changed at {counted(len(outcome.not_told), 'name server')} that did not answer;"
+            " repeat the command when all answer",
             ExitStatus.UNREACHABLE,
         )
 

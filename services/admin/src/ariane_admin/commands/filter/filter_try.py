@@ -17,6 +17,7 @@ from ariane_admin.asking.cluster_doors import PATIENCE_S, ClusterDoors, answer_t
 from ariane_admin.asking.connection import run_async
 from ariane_admin.asking.filter_servers import LOAD_SECONDS_MAX, FilterServer, filter_servers
 from ariane_admin.asking.options import question_options
+from ariane_admin.counted import counted
 from ariane_admin.errors import CommandFailed
 from ariane_admin.messages.message_lines import as_row
 from ariane_admin.messages.stored_messages import shortened
@@ -79,7 +80,7 @@ def try_filter(
         output.rows(_COLUMNS, shown)
         return
     output.rows(_COLUMNS, [{**shortened(row), "matches": _word(row)} for row in shown])
-    click.echo(f"{matching} of {len(rows)} messages match.")
+    click.echo(f"{matching} of {counted(len(rows), 'message')} matched.")
 
 
 def _word(row: Row) -> str:

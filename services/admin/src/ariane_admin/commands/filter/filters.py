@@ -20,6 +20,7 @@ from ariane_admin.asking.changing.module_file import module_in
 from ariane_admin.asking.filter_servers import LOAD_SECONDS_MAX
 from ariane_admin.asking.options import question_options
 from ariane_admin.asking.questions import answered
+from ariane_admin.counted import counted
 from ariane_admin.errors import CommandFailed
 from ariane_admin.terminal.client_warnings import say_warning
 from ariane_admin.terminal.confirmation import confirm, dry_run_option, yes_option
@@ -188,7 +189,8 @@ def delete(
         groups = row["groups"]
         used = f"; refused while it is used by {', '.join(groups)}" if groups else ""
         output.done(
-            f"{filter_version} would be deleted at {row['servers']} FilterServers{used}.",
+            f"{filter_version} would be deleted at"
+            f" {counted(row['servers'], 'FilterServer')}{used}.",
             {**row, "dry_run": True},
         )
         return
@@ -246,7 +248,7 @@ def _fail_if_some_failed(outcomes: Sequence[admin_pb.FilterServerOutcome]) -> No
     if failed:
         error = error_of(failed[0].error)
         raise CommandFailed(
-            f"not done at {len(failed)} FilterServers, such as {failed[0].address}:"
+            f"not done at {counted(len(failed), 'FilterServer')}, such as {failed[0].address}:"
             f" {reasoned(error)}; it is safe to repeat the command",
             exit_status_of(error),
         )
@@ -259,8 +261,7 @@ def _parts(filter_version: str) -> tuple[str, str]:
 
 def _servers(given: Sequence[admin_pb.FilterServerOutcome]) -> str:
     brokers = {server.broker_name for server in given}
-    plural = "" if len(given) == 1 else "s"
-    return f"{len(given)} FilterServer{plural} of {', '.join(sorted(brokers))}"
+    return f"{counted(len(given), 'FilterServer')} of {', '.join(sorted(brokers))}"
 
 
 def _row(found: admin_pb.ClusterFilter, server_count: int) -> Row:

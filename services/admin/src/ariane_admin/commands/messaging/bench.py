@@ -13,6 +13,7 @@ from ariane_admin.bench.bench_latency import measure_latency
 from ariane_admin.bench.bench_topic import bench_topic
 from ariane_admin.bench.bench_works import ConsumingRun, SendingRun, Sent, Show, fill
 from ariane_admin.commands.topic.words import QUEUES_MAX
+from ariane_admin.counted import counted
 from ariane_admin.errors import CommandFailed
 from ariane_admin.terminal.output import Output, Row, output_option
 from ariane_admin.terminal.progress import progress
@@ -270,7 +271,8 @@ def _checked(bodies: BenchBodies) -> dict[str, object]:
 
 def _check_filled(sent: Sent) -> None:
     if sent.failed:
-        raise CommandFailed(f"{sent.failed:,} messages could not be stored; nothing was measured")
+        failed = counted(sent.failed, "message")
+        raise CommandFailed(f"{failed} could not be stored; nothing was measured")
 
 
 def _show_and_judge(measured: Callable[[Show], Any], output: Output) -> None:

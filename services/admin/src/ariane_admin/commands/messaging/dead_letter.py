@@ -19,6 +19,7 @@ from ariane_admin.asking.cluster_doors import answer_to_question
 from ariane_admin.asking.connection import name_servers_option, run_async
 from ariane_admin.asking.options import count_option, question_options
 from ariane_admin.asking.questions import Questions, questions
+from ariane_admin.counted import counted
 from ariane_admin.errors import CommandFailed
 from ariane_admin.group_texts import gets_returned
 from ariane_admin.messages.message_lines import as_row
@@ -190,7 +191,7 @@ def export(*, group: str, file: TextIO, name_servers: str, **which: Any) -> int:
             return asked, count
 
     asked, count = run_async(write())
-    click.echo(f"{count:,} dead {'letter' if count == 1 else 'letters'} written", err=True)
+    click.echo(f"{counted(count, 'dead letter')} written", err=True)
     return asked.status
 
 

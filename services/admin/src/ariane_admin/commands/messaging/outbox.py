@@ -12,6 +12,7 @@ import click
 
 from ariane_admin.asking.connection import run_async
 from ariane_admin.asking.options import count_option, question_options
+from ariane_admin.counted import are, counted
 from ariane_admin.errors import CommandFailed
 from ariane_admin.terminal.confirmation import confirm, yes_option
 from ariane_admin.terminal.exits import ExitStatus
@@ -148,5 +149,5 @@ def requeue(
         count = outbox_work.requeued(session, name, row_ids, topic)
     if row_ids and not count:
         raise CommandFailed(f"outbox {name} has no such parked messages", ExitStatus.NOT_FOUND)
-    what = "message waits" if count == 1 else "messages wait"
-    output.done(f"{count:,} {what} again.", {"outbox": name, "requeued": count})
+    text = f"{counted(count, 'message')} {are(count)} waiting again."
+    output.done(text, {"outbox": name, "requeued": count})

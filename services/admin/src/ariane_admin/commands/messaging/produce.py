@@ -204,7 +204,7 @@ async def _send_lines(
                 safety.saw(results)
                 sent += len(results)
                 _write_handles(results, handles)
-                show(f"{sent:,} messages sent")
+                show(f"{counted(sent, 'message')} sent")
             except BatchSendError as error:
                 stored = (one for one in error.outcomes if isinstance(one, SendResult))
                 _write_handles(stored, handles)
@@ -232,8 +232,9 @@ def _stopped(error: BatchSendError, sent: int) -> CommandFailed:
 
 def _with_sent_count(error: CommandFailed, sent: int) -> CommandFailed:
     """The error, with how many messages were sent before it."""
-    count = "1 message was" if sent == 1 else f"{sent:,} messages were"
-    return CommandFailed(f"{error.message} ({count} sent)", error.status, reason=error.reason)
+    count = counted(sent, "message")
+    text = f"{error.message} ({count} sent)"
+    return CommandFailed(text, error.status, reason=error.reason)
 
 
 def _pairs(properties: tuple[str, ...]) -> dict[str, str]:

@@ -174,9 +174,10 @@ def delete(
     request = DeleteSinkRequest(sink_name=name)
     deleted = changed(name_servers, admin, lambda one: one.sinks.DeleteSink, request)
     count = len(deleted.broker_names)
-    staged = f"{deleted.dropped_row_count:,} staged rows dropped"
+    staged = f"{counted(deleted.dropped_row_count, 'staged row')} dropped"
     if deleted.lost_row_count:
-        staged += f", {deleted.lost_row_count:,} committed rows that could not be read are lost"
+        lost = counted(deleted.lost_row_count, "committed row")
+        staged += f", and lost, since nothing could read it: {lost}"
     output.done(
         f"Deleted sink {name} from {counted(count, 'broker')}; {staged}.",
         {
@@ -233,4 +234,4 @@ def _last_use(sink: ClusterSink) -> str:
     times = [moment_text(sink, field) for field in ("commit_time", "stage_time")]
     latest = max(filter(None, times), default="")
     used = f"used last at {latest}" if latest else "never written to"
-    return f"{used}, with {sink.staged_row_count:,} staged rows"
+    return f"{used}, with {counted(sink.staged_row_count, 'staged row')}"

@@ -46,6 +46,7 @@ from ariane_admin.asking.connection import CHECKER_VARIABLE, checker_option, run
 from ariane_admin.asking.options import count_option
 from ariane_admin.asking.services import Services
 from ariane_admin.commands.messaging.transaction_rows import check_row, transaction_row
+from ariane_admin.counted import counted
 from ariane_admin.terminal.confirmation import confirm, dry_run_option, yes_option
 from ariane_admin.terminal.output import Output, Row, first_of, output_option
 from ariane_sdk import ClusterClient
@@ -214,9 +215,9 @@ def decide(
 
         would = run_async(count())
         output.done(
-            f"{would['undecided']:,} transactions would be"
-            f" {'committed' if commit else 'rolled back'};"
-            f" {would['decided']:,} have an outcome already, and keep it.",
+            f"{counted(would['undecided'], 'transaction')} would be"
+            f" {'committed' if commit else 'rolled back'}; with an outcome already, which"
+            f" stays: {would['decided']:,}.",
             {**would, "outcome": "commit" if commit else "rollback", "dry_run": True},
         )
         return

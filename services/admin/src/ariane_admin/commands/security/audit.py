@@ -18,6 +18,7 @@ from ariane_admin.asking.admin_service import (
 from ariane_admin.asking.cluster_doors import answer_to_question
 from ariane_admin.asking.connection import run_async
 from ariane_admin.asking.options import count_option
+from ariane_admin.counted import counted
 from ariane_admin.errors import CommandFailed
 from ariane_admin.messages.start_position import MomentType
 from ariane_admin.terminal.output import Output, Row, output_option
@@ -122,10 +123,9 @@ def verify(*, known: str, admin: str, output: Output) -> None:
         }
 
     row = run_async(ask())
-    sentence = (
-        "The audit trail is intact: {records} records; the last is {last_sequence}:{last_sha256}"
-    )
-    output.done(sentence.format_map(row), row)
+    last = f"{row['last_sequence']}:{row['last_sha256']}"
+    records = counted(row["records"], "record")
+    output.done(f"The audit trail is intact: {records}; the last is {last}", row)
 
 
 def _row(entry: audit_pb.AuditEntry) -> Row:

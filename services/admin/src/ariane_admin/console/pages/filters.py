@@ -29,6 +29,7 @@ from ariane_admin.console.blocks import (
     to,
 )
 from ariane_admin.console.change import Change, Given
+from ariane_admin.counted import counted
 
 SECTION: Final = "Filters"
 
@@ -205,7 +206,7 @@ def _text(module: bytes) -> str:
     try:
         return module.decode()
     except UnicodeDecodeError:
-        return f"{len(module):,} bytes of WebAssembly"
+        return f"{counted(len(module), 'byte')} of WebAssembly"
 
 
 def _failed(

@@ -37,6 +37,7 @@ from ariane_admin.console.blocks import (
 from ariane_admin.console.broker_forgetting import away_blocks
 from ariane_admin.console.pages.limits import uses_table
 from ariane_admin.console.pages.replicas import replica_blocks
+from ariane_admin.counted import counted
 
 SERVICES: Final = tuple((name, name) for name in ("broker", "namesrv", "txn-checker", "admin"))
 
@@ -203,9 +204,9 @@ async def audit(ask: Asker, request: Request) -> Page:
     if checked.broken_sequence:
         seal = Notice(f"The trail is broken: {checked.finding}.", "bad")
     else:
-        first = "The first " if checked.next_sequence else "All "
+        so_far = " so far" if checked.next_sequence else ""
         seal = Notice(
-            f"{first}{checked.record_count:,} records fit one another;"
+            f"The trail is intact{so_far}: {counted(checked.record_count, 'record')};"
             f" record {checked.last_sequence} has hash {checked.last_sha256.hex()[:16]}...",
             "good",
         )
