@@ -284,7 +284,7 @@ func (c *Consumer) hear(received *brokerv1.ReceivedMessage) {
 	position := received.Message.Position
 	for _, run := range received.Lost {
 		c.lost.Add(run.MessageCount)
-		c.client.options.Logger.Error("messages are lost: their records are damaged in the broker; they are passed over",
+		c.client.options.Logger.Error("messages from first_offset on are lost, damaged in the broker, and passed over",
 			"group", c.options.Group, "topic", received.Message.Topic, "broker", position.GetBrokerName(),
 			"queue_id", position.GetQueueId(), "first_offset", run.FirstQueueOffset, "count", run.MessageCount)
 	}

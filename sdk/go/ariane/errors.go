@@ -87,6 +87,14 @@ func ReasonOf(err error) string {
 	return ""
 }
 
+// counted is a count with its thing: "1 message", "12 messages".
+func counted(count int, thing string) string {
+	if count == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", count, thing)
+}
+
 func errorOf(err error, peer string) *Error {
 	var known *Error
 	if errors.As(err, &known) {

@@ -41,7 +41,7 @@ func TestAMessageThatAListenerDoesNotFinishIsToldOfAndAgainAfterTwiceTheTime(t *
 		t.Fatal("it is told of once only")
 	}
 	end()
-	const second = "orders@broker-a#3 of group waiters: no progress for 92 s; the listener has 1 messages, the oldest is second"
+	const second = "orders@broker-a#3 of group waiters: no progress for 92 s; the listener has 1 message, the oldest is second"
 	if text := of(122); text != second {
 		t.Fatal(text)
 	}

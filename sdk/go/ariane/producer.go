@@ -224,8 +224,8 @@ func (e *Error) judgeSize(messages []*commonv1.Message) {
 	}
 	if size > requestBytesSure {
 		e.Code, e.Reason, e.OutcomeUnknown = codes.InvalidArgument, ReasonMessageTooLarge, false
-		e.Message = fmt.Sprintf("%d messages in one call have %d bytes, more than the broker takes; send fewer, or smaller ones",
-			len(messages), size)
+		e.Message = fmt.Sprintf("%s in one call: %d bytes are more than the broker takes; send fewer, or smaller ones",
+			counted(len(messages), "message"), size)
 	}
 }
 

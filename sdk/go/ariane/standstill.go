@@ -69,8 +69,8 @@ func (w *longWork) look(now time.Time) string {
 		return ""
 	}
 	w.tellAfter *= 2
-	return fmt.Sprintf("%s of group %s: no progress for %.0f s; the listener has %d messages, the oldest is %s",
-		had.place, w.group, old.Seconds(), len(w.had), had.id)
+	return fmt.Sprintf("%s of group %s: no progress for %.0f s; the listener has %s, the oldest is %s",
+		had.place, w.group, old.Seconds(), counted(len(w.had), "message"), had.id)
 }
 
 // watch looks now and then until the context ends.

@@ -1,7 +1,7 @@
 import { Metadata, status as Code } from "@grpc/grpc-js";
 import type { Client } from "./client.js";
 import { formatsLoaded } from "./compression.js";
-import { ArianeError, errorOf, errorOfStatus } from "./errors.js";
+import { ArianeError, counted, errorOf, errorOfStatus } from "./errors.js";
 import {
   type ReceivedMessage, ReceiveOrder, ReceiveServiceClient, type SettledMessage,
 } from "./generated/ariane/broker/v1/receive_service.js";
@@ -264,10 +264,11 @@ export class Consumer {
   private hear(received: ReceivedMessage): void {
     const { topic, position } = received.message!;
     for (const { firstQueueOffset, messageCount } of received.lost) {
-      this.lost += Number(messageCount);
+      const count = Number(messageCount);
+      this.lost += count;
       this.client.settings.logger.error(
-        `${topic}, queue ${position!.queueId} of ${position!.brokerName}: ${messageCount} messages from queue offset`
-        + ` ${firstQueueOffset} on are lost: their records are damaged in the broker; they are passed over`,
+        `${topic}@${position!.brokerName}#${position!.queueId}: ${counted(count, "message")} from queue offset`
+        + ` ${firstQueueOffset} on ${count === 1 ? "is" : "are"} lost, damaged in the broker, and passed over`,
       );
     }
   }

@@ -111,6 +111,11 @@ export function errorOfStatus(said: Status, peer: string): ArianeError {
   return known;
 }
 
+/** A count with its thing: "1 message", "12 messages". */
+export function counted(count: number, thing: string): string {
+  return `${count} ${thing}${count === 1 ? "" : "s"}`;
+}
+
 const CAUSE_LENGTH = 1024;
 
 /** The beginning of the text of what an application threw, which may be anything. */

@@ -2,7 +2,7 @@ import { randomBytes, randomInt } from "node:crypto";
 import { status as Code } from "@grpc/grpc-js";
 import type { Client } from "./client.js";
 import { formatsLoaded } from "./compression.js";
-import { ArianeError, errorOf, UNCONFIRMED_REASONS } from "./errors.js";
+import { ArianeError, counted, errorOf, UNCONFIRMED_REASONS } from "./errors.js";
 import {
   SendMessagesRequest, type SendMessagesResponse, SendServiceClient,
 } from "./generated/ariane/broker/v1/send_service.js";
@@ -176,7 +176,7 @@ export class Producer {
         const failure = errorOf(error, address);
         const size = messages.reduce((sum, each) => sum + each.body.length, 0);
         if (failure.code === Code.RESOURCE_EXHAUSTED && !failure.reason && size > REQUEST_BYTES_SURE) {
-          const text = `${messages.length} messages in one call have ${size} bytes of bodies, more than the broker `
+          const text = `${counted(messages.length, "message")} in one call: ${size} bytes of bodies are more than the broker `
             + "takes; send fewer, or smaller ones";
           throw new ArianeError(text, Code.INVALID_ARGUMENT, "MESSAGE_TOO_LARGE");
         }

@@ -1,3 +1,4 @@
+import { counted } from "./errors.js";
 import type { Delivery } from "./message.js";
 
 /** A message that a listener has had for so long is told of, and again after twice as long. */
@@ -34,6 +35,7 @@ export class Standstill {
     if (oldMs < this.tellAfterMs) return undefined;
     this.tellAfterMs *= 2;
     return `${delivery.topic}@${delivery.brokerName}#${delivery.queueId} of group ${this.group}: no progress for`
-      + ` ${Math.floor(oldMs / 1000)} s; the listener has ${this.had.size} messages, the oldest is ${delivery.id}`;
+      + ` ${Math.floor(oldMs / 1000)} s; the listener has ${counted(this.had.size, "message")}, the oldest is`
+      + ` ${delivery.id}`;
   }
 }

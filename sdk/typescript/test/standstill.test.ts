@@ -5,7 +5,7 @@ import { Standstill } from "../src/standstill.js";
 
 const delivery = (id: string) => ({ topic: "orders", brokerName: "broker-a", queueId: 3, id }) as Delivery;
 const told = (seconds: number, count: number, oldest: string): string =>
-  `orders@broker-a#3 of group waiters: no progress for ${seconds} s; the listener has ${count} messages, the oldest is ${oldest}`;
+  `orders@broker-a#3 of group waiters: no progress for ${seconds} s; the listener has ${count} message${count === 1 ? "" : "s"}, the oldest is ${oldest}`;
 
 test("a message that a listener does not finish is told of, and again after twice the time", () => {
   const had = new Standstill("waiters");

@@ -126,6 +126,11 @@ public final class ArianeException extends RuntimeException {
         return this;
     }
 
+    /** A count with its thing: "1 message", "12 messages". */
+    static String counted(long count, String thing) {
+        return count + " " + thing + (count == 1 ? "" : "s");
+    }
+
     static ArianeException of(Throwable error, String peer) {
         if (error instanceof ArianeException known) {
             return known;

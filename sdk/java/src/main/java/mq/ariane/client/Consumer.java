@@ -275,10 +275,11 @@ public final class Consumer implements AutoCloseable {
         var position = received.getMessage().getPosition();
         for (LostRun run : received.getLostList()) {
             lost.addAndGet(run.getMessageCount());
-            LOG.log(Level.ERROR, "{0}, queue {1} of {2}: {3} messages from queue offset {4} on are lost: their records"
-                    + " are damaged in the broker; they are passed over", received.getMessage().getTopic(),
-                    Integer.toString(position.getQueueId()), position.getBrokerName(), Long.toString(run.getMessageCount()),
-                    Long.toString(run.getFirstQueueOffset()));
+            long count = run.getMessageCount();
+            LOG.log(Level.ERROR, "{0}@{1}#{2}: {3} from queue offset {4} on {5} lost, damaged in the broker, and passed"
+                    + " over", received.getMessage().getTopic(), position.getBrokerName(),
+                    Integer.toString(position.getQueueId()), ArianeException.counted(count, "message"),
+                    Long.toString(run.getFirstQueueOffset()), count == 1 ? "is" : "are");
         }
     }
 

@@ -237,9 +237,9 @@ public final class Producer {
                 int size = messages.stream().mapToInt(mq.ariane.common.v1.Message::getSerializedSize).sum();
                 if (failure.code() == Status.Code.RESOURCE_EXHAUSTED && failure.reason().isEmpty()
                         && size > REQUEST_BYTES_SURE) {
-                    throw ArianeException.of(Status.Code.INVALID_ARGUMENT, "MESSAGE_TOO_LARGE", messages.size()
-                            + " messages in one call have " + size
-                            + " bytes, more than the broker takes; send fewer, or smaller ones");
+                    throw ArianeException.of(Status.Code.INVALID_ARGUMENT, "MESSAGE_TOO_LARGE",
+                            ArianeException.counted(messages.size(), "message") + " in one call: " + size
+                            + " bytes are more than the broker takes; send fewer, or smaller ones");
                 }
                 if (failure.reason().equals("SEQUENCE_GAP") && (!maybeStored || isMissing(failure, since))) {
                     // The broker has no memory of what came before, and nothing of this is stored.

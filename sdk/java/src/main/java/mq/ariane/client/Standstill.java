@@ -54,7 +54,7 @@ final class Standstill {
         tellAfterNs *= 2;
         Delivery of = work.delivery;
         return Optional.of(of.message().topic() + "@" + of.brokerName() + "#" + of.queueId() + " of group " + group
-                + ": no progress for " + Duration.ofNanos(oldNs).toSeconds() + " s; the listener has " + had.size()
-                + " messages, the oldest is " + of.message().id());
+                + ": no progress for " + Duration.ofNanos(oldNs).toSeconds() + " s; the listener has "
+                + ArianeException.counted(had.size(), "message") + ", the oldest is " + of.message().id());
     }
 }

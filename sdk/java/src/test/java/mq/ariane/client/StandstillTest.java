@@ -21,7 +21,7 @@ class StandstillTest {
 
     private static Optional<String> told(int seconds, int count, String oldest) {
         return Optional.of("orders@broker-a#3 of group waiters: no progress for " + seconds + " s; the listener has "
-                + count + " messages, the oldest is " + oldest);
+                + count + " message" + (count == 1 ? "" : "s") + ", the oldest is " + oldest);
     }
 
     @Test
