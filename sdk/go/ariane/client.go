@@ -91,22 +91,24 @@ const addressScheme = "passthrough:///"
 // ("dns:host:port", "file:path", a URL), know; without any, those of
 // ARIANE_NAME_SERVERS, separated by commas. It connects when it is first used.
 func NewClient(nameServers []string, options Options) (*Client, error) {
-	if named := os.Getenv("ARIANE_NAME_SERVERS"); len(nameServers) == 0 && named != "" {
-		nameServers = strings.Split(named, ",")
+	if len(nameServers) == 0 {
+		nameServers = strings.FieldsFunc(os.Getenv("ARIANE_NAME_SERVERS"), func(each rune) bool {
+			return strings.ContainsRune(",; ", each)
+		})
 	}
 	if len(nameServers) == 0 {
-		return nil, errors.New("ariane: at least one name server is needed")
+		return nil, errors.New("ariane: at least one name server is needed, as in 127.0.0.1:9876: pass it, or set ARIANE_NAME_SERVERS")
 	}
 	for _, address := range nameServers {
 		if !isSource(address) && !isAddress(address) {
-			return nil, fmt.Errorf("ariane: name server %q is no host:port, dns:host:port, file:path or URL", address)
+			return nil, fmt.Errorf("ariane: name server %q: host:port, dns:host:port, file:path or a URL is expected", address)
 		}
 	}
 	if strings.ContainsFunc(options.ProducerGroup, func(each rune) bool { return each <= ' ' || each > '~' }) {
 		return nil, fmt.Errorf("ariane: producer group %q is not printable, or has a space", options.ProducerGroup)
 	}
 	if options.TryTimeout < 0 || options.CallTimeout < 0 {
-		return nil, errors.New("ariane: a timeout is negative")
+		return nil, fmt.Errorf("ariane: TryTimeout is %v and CallTimeout is %v: none may be negative", options.TryTimeout, options.CallTimeout)
 	}
 	options.TryTimeout = cmp.Or(options.TryTimeout, 3*time.Second)
 	options.CallTimeout = cmp.Or(options.CallTimeout, 30*time.Second)

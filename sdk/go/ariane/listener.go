@@ -18,7 +18,7 @@ type Listener func(ctx context.Context, delivery Delivery) error
 // were begun are over, and gives back the others. An error says that a broker refuses; what passes is waited for.
 func (c *Consumer) Listen(ctx context.Context, concurrency int, listener Listener) error {
 	if concurrency < 1 {
-		return fmt.Errorf("ariane: a listener cannot have %d messages at a time", concurrency)
+		return fmt.Errorf("ariane: concurrency is %d: 1 or more are expected", concurrency)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer context.AfterFunc(c.ctx, cancel)()

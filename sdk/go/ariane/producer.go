@@ -293,7 +293,7 @@ func (c *Client) choose(ctx context.Context, topic, group string) (target queue,
 	if len(places) == 0 {
 		return target, "", &Error{
 			Code: codes.PermissionDenied, Reason: "TOPIC_NOT_WRITABLE",
-			Message: "no broker takes messages of topic " + topic,
+			Message: fmt.Sprintf("no broker takes messages of topic %s now (ariane topic show %s)", topic, topic),
 		}
 	}
 	target = places[c.turn.Add(1)%uint64(len(places))]

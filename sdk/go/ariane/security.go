@@ -90,16 +90,19 @@ func (o *Options) withEnvironment() error {
 		o.CredentialsFile = os.Getenv("ARIANE_CREDENTIALS")
 	}
 	if o.TLS.CA == "" && (o.TLS.Certificate != "" || o.TLS.Key != "") {
-		return errors.New("ariane: a certificate and a key need the CA")
+		return errors.New("ariane: tls: a certificate needs the authority of the cluster, too: ca, or ARIANE_TLS_CA")
+	}
+	if (o.TLS.Certificate == "") != (o.TLS.Key == "") {
+		return errors.New("ariane: tls: a certificate and its key belong together")
 	}
 	if o.TLS.CA != "" {
 		if _, err := o.TLS.config(place{}); err != nil {
-			return fmt.Errorf("ariane: %w", err)
+			return fmt.Errorf("ariane: tls: %w", err)
 		}
 	}
 	if o.CredentialsFile != "" {
 		if _, _, err := readKey(o.CredentialsFile); err != nil {
-			return fmt.Errorf("ariane: %w", err)
+			return fmt.Errorf("ariane: credentials: %w", err)
 		}
 	}
 	return nil
@@ -144,7 +147,7 @@ func readKey(path string) (id string, key ed25519.PrivateKey, err error) {
 			return string(found[1]), key, nil
 		}
 	}
-	return "", nil, fmt.Errorf("%s: no file of ariane credential create", path)
+	return "", nil, fmt.Errorf("%s: not a file that ariane credential create has made", path)
 }
 
 // guard secures the connections to one place: TLS, who must be there, and the login.
@@ -174,7 +177,7 @@ func newGuard(at place, options *Options) (*guard, error) {
 	} else if options.logsIn() && !isLoopback(at.address) {
 		return nil, &Error{
 			Code:    codes.FailedPrecondition,
-			Message: "credentials are not sent in plain text, and " + at.address + " is another machine: TLS is needed",
+			Message: "credentials are not sent in plain text, and " + at.address + " is another machine: set tls, or ARIANE_TLS_CA",
 		}
 	}
 	return made, nil

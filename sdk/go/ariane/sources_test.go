@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -44,6 +45,19 @@ func TestASourceThatHangsHoldsNobodyUp(t *testing.T) {
 		if time.Now().After(end) {
 			t.Fatalf("what was read is not known: %v, %v", known, err)
 		}
+	}
+}
+
+func TestTheEnvironmentNamesNameServers(t *testing.T) {
+	t.Setenv("ARIANE_NAME_SERVERS", "127.0.0.1:2; 127.0.0.1:3,")
+	client, err := NewClient(nil, Options{})
+	if err != nil || !slices.Equal(client.sources.texts, []string{"127.0.0.1:2", "127.0.0.1:3"}) {
+		t.Fatalf("%v: %v", client, err)
+	}
+	client.Close()
+	t.Setenv("ARIANE_NAME_SERVERS", "")
+	if _, err := NewClient(nil, Options{}); err == nil || !strings.HasSuffix(err.Error(), "pass it, or set ARIANE_NAME_SERVERS") {
+		t.Fatal(err)
 	}
 }
 

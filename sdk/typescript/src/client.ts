@@ -98,16 +98,18 @@ export class Client {
    * "file:path", a URL. By default ARIANE_NAME_SERVERS.
    */
   constructor(
-    nameServers: readonly string[] = process.env["ARIANE_NAME_SERVERS"]?.split(",") ?? [],
+    nameServers: readonly string[] = process.env["ARIANE_NAME_SERVERS"]?.split(/[,;\s]+/).filter(Boolean) ?? [],
     settings: ClientSettings = {},
   ) {
     if (!Array.isArray(nameServers) || nameServers.length === 0) {
-      throw new TypeError("name servers are a list of at least one");
+      throw new TypeError(
+        "at least one name server is needed, as in [\"127.0.0.1:9876\"]: pass it, or set ARIANE_NAME_SERVERS",
+      );
     }
     this.sources = new Sources(nameServers);
     for (const address of nameServers) {
       if (!isSource(address) && !isAddress(address)) {
-        throw new TypeError(`name server ${JSON.stringify(address)} is no host:port, dns:host:port, file:path or URL`);
+        throw new TypeError(`name server ${JSON.stringify(address)}: host:port, dns:host:port, file:path or a URL is expected`);
       }
     }
     this.nameServer = randomInt(nameServers.length);

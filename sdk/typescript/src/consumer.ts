@@ -74,9 +74,10 @@ export class Consumer {
     const wanted = [settings, ...(settings.more ?? [])];
     this.topics = wanted.map((each) => each.topic);
     if (wanted.some(({ tags, sql }) => tags && sql)) throw new TypeError("a consumer filters by tags or by SQL, not by both");
-    if (new Set(this.topics).size < wanted.length) throw new TypeError("a consumer subscribes once to a topic");
+    const twice = this.topics.find((topic, place) => this.topics.indexOf(topic) < place);
+    if (twice !== undefined) throw new TypeError(`a consumer subscribes twice to topic ${JSON.stringify(twice)}`);
     const maxMessages = settings.maxMessages ?? 32;
-    if (!Number.isInteger(maxMessages)) throw new RangeError(`maxMessages is ${maxMessages}: a whole number`);
+    if (!Number.isInteger(maxMessages)) throw new RangeError(`maxMessages is ${maxMessages}: a whole number is expected`);
     this.invisibleMs = settings.invisibleMs ?? 60_000;
     this.order = ReceiveOrder.fromPartial({
       consumerGroup: settings.group,

@@ -97,7 +97,7 @@ export function errorOfStatus(said: Status, peer: string): ArianeError {
     }
   }
   const late = said.code === Code.DEADLINE_EXCEEDED ? "DEADLINE_PASSED" : "";
-  const known = new ArianeError(`${peer}: ${said.message}`, said.code as Code, info?.reason ?? late);
+  const known = new ArianeError(`${peer && `${peer}: `}${said.message}`, said.code as Code, info?.reason ?? late);
   known.retryAfterMs = retryAfterMs;
   if (info) {
     known.metadata = info.metadata;

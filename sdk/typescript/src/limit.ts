@@ -91,5 +91,5 @@ export class Limit {
 /** What is given, if one can wait so long: of another the gRPC library makes an error that nobody can catch. */
 export function waitable(name: string, ms: number): number {
   if (Number.isFinite(ms) && ms >= 0 && ms <= MS_MAX) return ms;
-  throw new RangeError(`${name} is ${ms}: from 0 to ${MS_MAX}`);
+  throw new RangeError(`${name} is ${ms}: 0 to ${MS_MAX} ms are expected`);
 }

@@ -49,7 +49,9 @@ export async function listenTo(
   consumer: Consumer, settings: ListenSettings & { group: string; invisibleMs: number; logger: Logger }, listener: Listener,
 ): Promise<void> {
   const { concurrency = 1, group, signal, invisibleMs, logger } = settings;
-  if (!Number.isInteger(concurrency) || concurrency < 1) throw new RangeError(`concurrency is ${concurrency}`);
+  if (!Number.isInteger(concurrency) || concurrency < 1) {
+    throw new RangeError(`concurrency is ${concurrency}: 1 or more are expected`);
+  }
   const working = new Set<Promise<void>>();
   const had = new Standstill(group);
 

@@ -126,7 +126,7 @@ export class Producer {
       .flatMap((broker) => Array.from({ length: broker.writeQueueCount }, (_, queueId) => (
         { topic, broker: broker.brokerName, queueId, address: broker.addresses.get(0n)! })));
     if (places.length === 0) {
-      const text = `no broker takes messages of topic ${topic}`;
+      const text = `no broker takes messages of topic ${topic} now (ariane topic show ${topic})`;
       throw new ArianeError(text, Code.PERMISSION_DENIED, "TOPIC_NOT_WRITABLE");
     }
     return places[this.turn++ % places.length]!;

@@ -101,8 +101,10 @@ export class Security {
 
   private context(tls: Tls): ReturnType<typeof createSecureContext> {
     if (!tls.certificate !== !tls.key) throw new TypeError("tls: a certificate and its key belong together");
+    const ca = readFileSync(tls.ca, "latin1");
+    if (!ca.includes("BEGIN CERTIFICATE")) throw new TypeError(`tls: ${tls.ca}: no certificate`); // Node would take it.
     return createSecureContext({
-      ca: readFileSync(tls.ca),
+      ca,
       cert: tls.certificate && readFileSync(tls.certificate),
       key: tls.key && readFileSync(tls.key),
       minVersion: tls.oldest ?? "TLSv1.3",
@@ -123,7 +125,7 @@ export class Security {
     options = { ...options, interceptors: [...options.interceptors ?? [], meaning(peer, clusterOf)] };
     if (!this.source) return { credentials, options, close: () => {} };
     if (!this.tls && !LOOPBACK.test(peer.address)) {
-      const text = `credentials are not sent in plain text, and ${peer.address} is another machine: tls is needed`;
+      const text = `credentials are not sent in plain text, and ${peer.address} is another machine: set tls, or ARIANE_TLS_CA`;
       throw new ArianeError(text, Code.FAILED_PRECONDITION);
     }
     const stub = new LoginServiceClient(peer.address, credentials, options);
@@ -242,7 +244,9 @@ export function serverPart(shown: Partial<PeerCertificate> | null | undefined, i
 
 function tlsOfEnvironment(): Tls | undefined {
   const { ARIANE_TLS_CA: ca, ARIANE_TLS_CERTIFICATE: certificate, ARIANE_TLS_KEY: key } = process.env;
-  if (!ca && (certificate || key)) throw new TypeError("ARIANE_TLS_CERTIFICATE and _KEY need ARIANE_TLS_CA");
+  if (!ca && (certificate || key)) {
+    throw new TypeError("tls: a certificate needs the authority of the cluster, too: ca, or ARIANE_TLS_CA");
+  }
   return ca ? { ca, ...(certificate && { certificate }), ...(key && { key }) } : undefined;
 }
 
@@ -257,7 +261,7 @@ function readKey(path: string): [string, KeyObject] {
     // It is told below.
   }
   if (id && key?.asymmetricKeyType === "ed25519") return [id, key];
-  throw new TypeError(`credentials ${path}: no file of ariane credential create`);
+  throw new TypeError(`credentials: ${path}: not a file that ariane credential create has made`);
 }
 
 /** The URI, kind and name of the one process that a certificate names. */

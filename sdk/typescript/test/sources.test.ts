@@ -29,10 +29,19 @@ test("a source that hangs holds nobody up, and old addresses hold meanwhile", as
   await rm(folder, { recursive: true });
 });
 
+test("the environment names name servers", () => {
+  process.env["ARIANE_NAME_SERVERS"] = "127.0.0.1:2; names,";
+  assert.throws(() => new Client(), /name server "names": host:port/);
+  process.env["ARIANE_NAME_SERVERS"] = "127.0.0.1:2; 127.0.0.1:3,";
+  new Client().close();
+  delete process.env["ARIANE_NAME_SERVERS"];
+  assert.throws(() => new Client(), /pass it, or set ARIANE_NAME_SERVERS/);
+});
+
 test("what can never be read is no source", () => {
   const sources = ["dns:names:9876", "dns:[::1]:9876", "file:names", "https://names", "http://names:80/list?of=all"];
   assert.deepEqual(sources.filter(isSource), sources);
   for (const wrong of ["dns:names", "dns:names:0", "dns:names:65536", "file:", "http://", "ftp://names/list", "names"]) {
-    assert.throws(() => new Client([wrong]), /is no host:port, dns:host:port, file:path or URL/);
+    assert.throws(() => new Client([wrong]), /host:port, dns:host:port, file:path or a URL is expected/);
   }
 });

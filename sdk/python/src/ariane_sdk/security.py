@@ -83,8 +83,8 @@ class KeyFile:
         try:
             text = self._path.read_bytes()
         except OSError as error:
-            raise IllegalArgument(f"credentials {self._path}: {error.strerror}") from None
-        return private_key(text, f"credentials {self._path}")
+            raise IllegalArgument(f"credentials: {self._path}: {error.strerror}") from None
+        return private_key(text, f"credentials: {self._path}")
 
 
 def private_key(text: bytes, source: str) -> PrivateKey:
@@ -113,9 +113,11 @@ def private_key(text: bytes, source: str) -> PrivateKey:
         found = _CREDENTIAL_LINE.search(head.decode("ascii"))
         key = load_pem_private_key(begin + body, None)
     except (ValueError, TypeError):
-        raise IllegalArgument(f"{source}: no key that can be read") from None
+        raise IllegalArgument(
+            f"{source}: not a file that ariane credential create has made"
+        ) from None
     if found is None or not isinstance(key, Ed25519PrivateKey):
-        raise IllegalArgument(f"{source}: no file of ariane credential create")
+        raise IllegalArgument(f"{source}: not a file that ariane credential create has made")
     return PrivateKey(found[1], key.sign)
 
 
@@ -203,7 +205,9 @@ def told_tls() -> Tls | None:
     """
     ca, certificate, key = tls_of_environment()
     if not ca and (certificate or key):
-        raise IllegalArgument("ARIANE_TLS_CERTIFICATE and _KEY need ARIANE_TLS_CA")
+        raise IllegalArgument(
+            "tls: a certificate needs the authority of the cluster, too: ca, or ARIANE_TLS_CA"
+        )
     return Tls(ca=ca, certificate=certificate or None, key=key or None) if ca else None
 
 

@@ -201,7 +201,7 @@ class Connections:
             if opening is not None and not is_loopback(address):
                 raise IllegalArgument(
                     f"credentials are not sent in plain text, and {address} is another machine:"
-                    " tls is needed"
+                    " set tls, or ARIANE_TLS_CA"
                 )
             greeting = Greeting(
                 lambda: self._expected.get(address, _ANYBODY),

@@ -249,7 +249,7 @@ class TopicInfo:
 
     def _refusal(self) -> SendError:
         return SendError(
-            f"no broker takes messages for topic {self.topic!r} now",
+            f"no broker takes messages of topic {self.topic} now (ariane topic show {self.topic})",
             reason="TOPIC_NOT_WRITABLE",
             retriable=True,
             metadata={"topic": self.topic},

@@ -37,7 +37,7 @@ public final class ArianeException extends RuntimeException {
 
     private ArianeException(String peer, String text, Status.Code code, String reason, Map<String, String> metadata,
             Duration retryAfter, Throwable cause) {
-        super(peer + ": " + text + " [" + (wordOf(code, reason).isEmpty() ? code.name() : wordOf(code, reason)) + "]", cause);
+        super((peer.isEmpty() ? "" : peer + ": ") + text + " [" + (wordOf(code, reason).isEmpty() ? code.name() : wordOf(code, reason)) + "]", cause);
         this.code = code;
         this.reason = wordOf(code, reason);
         this.metadata = metadata;
@@ -151,7 +151,7 @@ public final class ArianeException extends RuntimeException {
     }
 
     static ArianeException of(Status.Code code, String reason, String text) {
-        return new ArianeException("client", text, code, reason, Map.of(), Duration.ZERO, null);
+        return new ArianeException("", text, code, reason, Map.of(), Duration.ZERO, null);
     }
 
     static ArianeException away(String text) {

@@ -83,7 +83,7 @@ public final class Client implements AutoCloseable {
 
     /** A client of the cluster that the name servers of {@code ARIANE_NAME_SERVERS} know, which commas separate. */
     public Client() {
-        this(List.of(System.getenv().getOrDefault("ARIANE_NAME_SERVERS", "").split(",")));
+        this(Sources.named(System.getenv().getOrDefault("ARIANE_NAME_SERVERS", "")));
     }
 
     /** A client of the cluster that these name servers, "host:port", know. */
@@ -94,12 +94,13 @@ public final class Client implements AutoCloseable {
     /** The same with other settings. It connects when it is first used. */
     public Client(List<String> nameServers, ClientSettings settings) {
         if (nameServers.isEmpty()) {
-            throw new IllegalArgumentException("at least one name server is needed");
+            throw new IllegalArgumentException("at least one name server is needed, as in 127.0.0.1:9876: pass it, or"
+                    + " set ARIANE_NAME_SERVERS");
         }
         for (String address : nameServers) {
             if (!Sources.isSource(address) && !Sources.isAddress(address)) {
                 throw new IllegalArgumentException(
-                        "name server \"" + address + "\" is no host:port, dns:host:port, file:path or URL");
+                        "name server \"" + address + "\": host:port, dns:host:port, file:path or a URL is expected");
             }
         }
         this.nameServers = new Sources(nameServers, this::aside);
@@ -155,7 +156,7 @@ public final class Client implements AutoCloseable {
     private Line open(Peer peer) {
         if (settings.logsIn() && settings.tls.ca() == null && !peer.isLoopback()) {
             throw ArianeException.of(Status.Code.FAILED_PRECONDITION, "", "credentials are not sent in plain text, and "
-                    + peer.address() + " is another machine: TLS is needed");
+                    + peer.address() + " is another machine: set tls, or ARIANE_TLS_CA");
         }
         ManagedChannel channel = Grpc.newChannelBuilder(peer.address(), security.credentials(peer))
                 .userAgent(settings.userAgent(id))

@@ -128,7 +128,7 @@ public final class ClientSettings {
 
         private static Duration checked(Duration limit) {
             if (limit.isNegative()) {
-                throw new IllegalArgumentException("a timeout is negative");
+                throw new IllegalArgumentException("a timeout is negative: " + limit);
             }
             return limit;
         }

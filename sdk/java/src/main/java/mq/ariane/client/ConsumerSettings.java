@@ -56,7 +56,7 @@ public final class ConsumerSettings {
         /** One more topic to receive from, which what follows filters; messages that are tried again come along. */
         public Builder topic(String name) {
             if (wanted.stream().anyMatch(other -> other.topic().equals(name))) {
-                throw new IllegalArgumentException("a consumer wants a topic once: " + name);
+                throw new IllegalArgumentException("a consumer subscribes twice to topic \"" + name + "\"");
             }
             wanted.add(new Wanted(name, null));
             return this;
@@ -93,19 +93,19 @@ public final class ConsumerSettings {
         /** The settings, which no later change of the builder reaches. */
         public ConsumerSettings build() {
             if (wanted.isEmpty()) {
-                throw new IllegalArgumentException("a consumer wants at least one topic");
+                throw new IllegalArgumentException("a consumer subscribes to no topic");
             }
             return new ConsumerSettings(this);
         }
 
         private Builder filtered(FilterKind kind, String text) {
             if (wanted.isEmpty()) {
-                throw new IllegalArgumentException("a filter follows its topic");
+                throw new IllegalArgumentException("tags or SQL come after the topic that they filter");
             }
             int index = wanted.size() - 1;
             Wanted last = wanted.get(index);
             if (last.filter() != null) {
-                throw new IllegalArgumentException("a consumer filters a topic once, by tags or by SQL");
+                throw new IllegalArgumentException("a consumer filters a topic by tags or by SQL, not by both");
             }
             var filter = FilterExpression.newBuilder().setKind(kind).setText(text).build();
             wanted.set(index, new Wanted(last.topic(), filter));

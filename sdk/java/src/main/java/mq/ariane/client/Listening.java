@@ -28,7 +28,7 @@ final class Listening {
 
     Listening(Client client, Consumer consumer, String group, Duration invisible, int concurrency, Listener listener) {
         if (concurrency < 1) {
-            throw new IllegalArgumentException("a listener cannot have " + concurrency + " messages at a time");
+            throw new IllegalArgumentException("concurrency is " + concurrency + ": 1 or more are expected");
         }
         this.client = client;
         this.consumer = consumer;

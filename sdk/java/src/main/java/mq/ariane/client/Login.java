@@ -64,7 +64,7 @@ final class Login extends CallCredentials {
             } catch (GeneralSecurityException | IllegalArgumentException none) {
                 // It is told below.
             }
-            throw new IllegalArgumentException("credentials: " + path + ": no file of ariane credential create");
+            throw new IllegalArgumentException("credentials: " + path + ": not a file that ariane credential create has made");
         }
 
         @Override

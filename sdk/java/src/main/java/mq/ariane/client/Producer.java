@@ -187,7 +187,7 @@ public final class Producer {
         }
         if (places.isEmpty()) {
             throw ArianeException.of(Status.Code.PERMISSION_DENIED, "TOPIC_NOT_WRITABLE",
-                    "no broker takes messages of topic " + topic);
+                    "no broker takes messages of topic " + topic + " now (ariane topic show " + topic + ")");
         }
         return places.get(Math.floorMod(turn.getAndIncrement(), places.size()));
     }

@@ -1,5 +1,6 @@
 package mq.ariane.client;
 
+import io.grpc.Status;
 import java.io.IOException;
 import java.net.InetAddress;
 import java.net.URI;
@@ -45,6 +46,11 @@ final class Sources {
         this.texts = List.copyOf(texts);
         this.aside = aside;
         all = this.texts.stream().filter(Sources::isAddress).toList();
+    }
+
+    /** The addresses in a text, which commas or semicolons separate. */
+    static List<String> named(String text) {
+        return Arrays.stream(text.split("[,;\\s]+")).filter(word -> !word.isEmpty()).toList();
     }
 
     static boolean isSource(String text) {
@@ -93,7 +99,8 @@ final class Sources {
             known.addAll(found.getOrDefault(text, List.of()));
         }
         if (known.isEmpty()) {
-            throw ArianeException.away("no name server is known: " + String.join("; ", failures));
+            throw ArianeException.of(Status.Code.UNAVAILABLE, "NAME_SERVERS_UNREACHABLE",
+                    "no name server is known: " + String.join("; ", failures));
         }
         synchronized (this) {
             untilNanos = System.nanoTime() + LIFE.toNanos();

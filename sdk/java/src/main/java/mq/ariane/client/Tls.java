@@ -18,13 +18,13 @@ public record Tls(Path ca, Path certificate, Path key, String oldest) {
     /** Checks what belongs together. */
     public Tls {
         if (ca == null && (certificate != null || key != null)) {
-            throw new IllegalArgumentException("a certificate and a key need the CA");
+            throw new IllegalArgumentException("tls: a certificate needs the authority of the cluster, too: ca, or ARIANE_TLS_CA");
         }
         if ((certificate == null) != (key == null)) {
-            throw new IllegalArgumentException("a certificate and its key belong together");
+            throw new IllegalArgumentException("tls: a certificate and its key belong together");
         }
         if (!oldest.equals("TLSv1.3") && !oldest.equals("TLSv1.2")) {
-            throw new IllegalArgumentException("the oldest version is TLSv1.3 or TLSv1.2");
+            throw new IllegalArgumentException("tls: the oldest version is TLSv1.3 or TLSv1.2, not " + oldest);
         }
     }
 

@@ -46,6 +46,24 @@ class SourcesTest {
     }
 
     @Test
+    void theEnvironmentNamesSeveral() {
+        assertEquals(List.of("127.0.0.1:2", "127.0.0.1:3"), Sources.named("127.0.0.1:2; 127.0.0.1:3,"));
+        assertEquals(List.of(), Sources.named(""));
+        var none = assertThrows(IllegalArgumentException.class, () -> new Client(List.of()));
+        assertTrue(none.getMessage().endsWith("pass it, or set ARIANE_NAME_SERVERS"), none.getMessage());
+    }
+
+    @Test
+    void whatIsInNoSourceIsSaid(@TempDir Path folder) {
+        Sources sources = new Sources(List.of("file:" + folder.resolve("none")), read -> CompletableFuture.supplyAsync(read));
+        ArianeException error = assertThrows(ArianeException.class,
+                () -> sources.addresses(Deadline.in(Duration.ofSeconds(30))));
+        assertEquals("NAME_SERVERS_UNREACHABLE", error.reason());
+        assertTrue(error.isRetriable() && !error.isOutcomeUnknown(), error.getMessage());
+        assertTrue(error.getMessage().startsWith("no name server is known: file:"), error.getMessage());
+    }
+
+    @Test
     void whatCanNeverBeReadIsNoSource() {
         for (String text : List.of("dns:names:9876", "dns:[::1]:9876", "file:names", "http://names:80/list?of=all")) {
             assertTrue(Sources.isSource(text), text);
