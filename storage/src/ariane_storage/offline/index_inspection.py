@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ariane_record.counted import counted
 from ariane_storage.errors import BytesUnreadable
 from ariane_storage.index.index import ITEMS_UNKNOWN
 from ariane_storage.index.index_file import IndexFile
@@ -61,7 +62,7 @@ def _shortfall(store: ClosedStore) -> str:
     known = store.checkpoint.index_item_count
     if known == ITEMS_UNKNOWN:
         return "some of it could not be read; it is built again at the next start"
-    return f"{count} items, but the checkpoint knows of {known}"
+    return f"{counted(count, 'item')}, but the checkpoint knows of {known}"
 
 
 class _Stray(NamedTuple):

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from ariane_record.counted import counted
 from ariane_storage.config import StoreConfig
 from ariane_storage.disk.disk import Disk
 from ariane_storage.errors import StorageError
@@ -126,7 +127,7 @@ def _cut_records(before: Inspection, after: Inspection) -> Iterator[Finding]:
     count, begin, last = before.record_starts.missing_in(after.record_starts)
     if not count:
         return
-    reason = f"{count} whole records behind a hole"
+    reason = f"{counted(count, 'whole record')} behind a hole"
     end = max(last, before.end_offset)
     yield Finding("commit log", reason, begin, end, state=FindingState.CUT)
     for (topic, queue_id), (first, end) in sorted(before.queue_spans.items()):

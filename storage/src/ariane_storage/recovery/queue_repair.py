@@ -22,6 +22,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from ariane_record.counted import counted
 from ariane_storage.log.damage import Damage, DamageReason
 from ariane_storage.log.scan import Ending, Stretch, scan
 from ariane_storage.parts import StoreParts
@@ -106,7 +107,7 @@ def find_entries(
                 continue
             _take(parts, wanted, event)
             if progress is not None:
-                step = f"repairing {len(jobs)} consume queues"
+                step = f"repairing {counted(len(jobs), 'consume queue')}"
                 progress(Progress(step, done + min(event.end, end) - begin, total))
         done += end - begin
     return jobs

@@ -65,7 +65,8 @@ class FilteredBodiesDamaged(BodyDamaged):
     """A filter read bodies that cannot be decompressed."""
 
     def __init__(self, causes: dict[int, str]) -> None:
-        super().__init__(f"{len(causes)} bodies cannot be read: {next(iter(causes.values()))}")
+        first = next(iter(causes.values()))
+        super().__init__(f"bodies that cannot be read: {len(causes)}; the first: {first}")
         self.causes = causes
         """The cause for each, by the row of the batch."""
 

@@ -20,6 +20,7 @@ from ariane.broker.v1.sink_service_pb2 import (
     Sink,
     SinkHome,
 )
+from ariane_record.counted import counted
 from ariane_sdk.client.broker_calls import answer_of
 from ariane_sdk.errors import (
     CallError,
@@ -218,7 +219,8 @@ class SinkCalls:
             failures += await asyncio.gather(*map(at, homes), return_exceptions=True)
         for failure in failures:
             if failure is not None:
-                failure.add_note(f"{len(names)} other brokers forgot sink {name!r}; say it again")
+                others_done = counted(len(names), "other broker")
+                failure.add_note(f"{others_done} forgot sink {name!r}; say it again")
                 raise failure
         if not names:
             raise SinkNotFound(f"no broker knows sink {name!r}")

@@ -15,7 +15,7 @@ from typing import Final
 from ariane.broker.v1.broker_service_pb2 import ClockState, EarlyDeletions
 from ariane.namesrv.v1.route_pb2 import BrokerIdentity
 from ariane_admin.asking.absent_brokers import topics_of_absent
-from ariane_admin.counted import counted
+from ariane_admin.counted import are, counted
 from ariane_admin.doctor import (
     away_rules,
     backlog_rules,
@@ -95,14 +95,15 @@ def _refused_brokers(facts: ClusterFacts) -> Iterator[Finding]:
 def _refused_topics(facts: ClusterFacts) -> Iterator[Finding]:
     for name_server in facts.name_servers:
         for broker in name_server.brokers:
-            if not broker.refused_topic_count:
+            count = broker.refused_topic_count
+            if not count:
                 continue
             named = broker.refused_topics[:_NAMED_MAX]
             named_text = "".join(f"; {one.topic}: {one.cause}" for one in named)
             yield Finding(
                 Severity.ERROR,
                 _subject(broker.identity),
-                f"{broker.refused_topic_count} of its topics are not in the routes of name server"
+                f"{count} of its topics {are(count)} not in the routes of name server"
                 f" {name_server.address}{named_text}",
                 "clients cannot find these topics: delete unused ones (ariane topic delete),"
                 " or raise the limits, topics_max of the broker and topics_per_broker_max of"

@@ -27,6 +27,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from ariane.common.v1.error_reason_pb2 import ErrorReason
+from ariane_record.counted import counted
 from ariane_record.names import is_system_group
 from ariane_servicekit.errors import ServiceError
 
@@ -97,7 +98,7 @@ def group_in_use(consumer_group: str, member_count: int) -> ServiceError:
     """The group has live members."""
     return ServiceError(
         ErrorReason.ERROR_REASON_GROUP_IN_USE,
-        f"group {consumer_group!r} has {member_count} live members",
+        f"group {consumer_group!r} has {counted(member_count, 'live member')}",
         {"consumer_group": consumer_group, "member_count": member_count},
     )
 

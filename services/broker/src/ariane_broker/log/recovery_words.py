@@ -44,7 +44,7 @@ def recovery_findings(
     if report.cut_reason is not None:
         findings.append(
             f"the tail was cut at commit-log offset {report.end_offset}: {report.cut_reason}; "
-            f"{report.cut_records} whole records behind that went with it"
+            f"{counted(report.cut_records, 'whole record')} behind that went with it"
         )
     findings += [
         f"a file in commitlog had a segment's name and was none: it was set aside as {name}"

@@ -28,6 +28,7 @@ from ariane_broker.log.log_epochs import LogEpochs
 from ariane_broker.log.statistics import BrokerStatistics
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.topics.topic_table import TopicConfig, TopicTable, topics_of
+from ariane_record.counted import counted
 from ariane_servicekit import StartRefused, at_once, get_logger
 from ariane_storage.errors import StateFileDamaged
 
@@ -157,9 +158,11 @@ class BrokerState:
             )
             more = len(changes) - CHANGES_TOLD_MAX
             self._found(
-                f"{len(changes)} consumer offsets lay outside of their queues: beyond the end, "
-                "whose last messages were lost, or below 0; they were set to the end or to 0, so "
-                "that no message is skipped: " + losses + (f"; and {more} more" if more > 0 else "")
+                f"{counted(len(changes), 'consumer offset')} lay outside of their queues: beyond "
+                "the end, whose last messages were lost, or below 0; they were set to the end or "
+                "to 0, so that no message is skipped: "
+                + losses
+                + (f"; and {more} more" if more > 0 else "")
             )
             self._statistics.set_back_offset_count += len(changes)
             await self._save(self._files.offsets, self._offsets.document())

@@ -21,7 +21,8 @@ class BodiesDamaged(BodyDamaged):
     """Some bodies of a pull cannot be read."""
 
     def __init__(self, causes: Mapping[int, str], messages: Sequence[ReceivedMessage]) -> None:
-        super().__init__(f"{len(causes)} bodies cannot be read: {next(iter(causes.values()))}")
+        first = next(iter(causes.values()))
+        super().__init__(f"bodies that cannot be read: {len(causes)}; the first: {first}")
         self.causes = causes
         """The errors, by row of the pull."""
         self.messages = messages

@@ -22,6 +22,7 @@ from ariane_admin.asking.changing.changes import AdminChoice, administration, ch
 from ariane_admin.asking.cluster_doors import ClusterDoors
 from ariane_admin.asking.connection import run_async
 from ariane_admin.asking.replica_sets import Member, answering, members_of
+from ariane_admin.counted import counted
 from ariane_admin.terminal.client_warnings import say_warning
 from ariane_admin.terminal.confirmation import confirm, dry_run_option, yes_option
 from ariane_admin.terminal.exits import ExitStatus
@@ -132,7 +133,7 @@ def balance(
     moves = moves_of(run_async(_standings(name_servers)))
     outcomes = ["would switch over"] * len(moves)
     if moves and not dry_run:
-        confirm(f"Switch {len(moves)} primaries over?", yes=yes)
+        confirm(f"Switch the primary of {counted(len(moves), 'set')}?", yes=yes)
         outcomes = run_async(_perform(moves, name_servers, admin))
     output.rows(
         _COLUMNS,
