@@ -302,7 +302,7 @@ func askNameServer[A any](
 		// A broker that changes its primary may be in no route for a moment: brokers say what is gone.
 		gone := failure.Reason == ReasonRouteNotFound && found
 		if !failure.Retriable && !gone {
-			return none, failure
+			return none, failure.ofNameServer()
 		}
 		c.mu.Lock()
 		if c.nameServer == number {
@@ -315,7 +315,7 @@ func askNameServer[A any](
 			return known.said.(A), nil
 		}
 		if (try+1)%len(servers) == 0 && !pause(ctx, try/len(servers), failure) {
-			return none, failure
+			return none, failure.ofNameServer()
 		}
 	}
 }

@@ -140,6 +140,21 @@ func errorOfStatus(said *statuspb.Status, peer string) *Error {
 	return known
 }
 
+// ofNameServer says what is wrong where nobody could be asked for routes.
+func (e *Error) ofNameServer() *Error {
+	switch {
+	case e.Code == codes.Unimplemented:
+		e.Reason, e.OutcomeUnknown = "NOT_NAME_SERVER", false
+		e.Message = e.Peer + " answers, and is no name server: is it the address of a broker?"
+		e.Peer = ""
+	case e.Code == codes.Unavailable && e.Reason == "":
+		e.Reason = "NAME_SERVERS_UNREACHABLE"
+		e.Message = "no name server answered: " + e.Peer + ": " + e.Message
+		e.Peer = ""
+	}
+	return e
+}
+
 func (e *Error) routing() bool { return e.says(commonv1.E_Routing) }
 
 // says tells what the contract says of the reason.

@@ -1,10 +1,13 @@
 package ariane
 
 import (
+	"net"
+	"strings"
 	"testing"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/anypb"
 
@@ -18,6 +21,30 @@ func refused(t *testing.T, reason string) *Error {
 		t.Fatal(err)
 	}
 	return errorOfStatus(&statuspb.Status{Code: int32(codes.Aborted), Details: []*anypb.Any{info}}, "broker-a:1")
+}
+
+func TestWhoCannotBeAskedForRoutesIsSaid(t *testing.T) {
+	nobody := errorOfStatus(&statuspb.Status{Code: int32(codes.Unavailable), Message: "refused"}, "nobody:1").ofNameServer()
+	if nobody.Reason != "NAME_SERVERS_UNREACHABLE" || !nobody.Retriable ||
+		nobody.Error() != "ariane: no name server answered: nobody:1: refused [NAME_SERVERS_UNREACHABLE]" {
+		t.Error(nobody)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := grpc.NewServer()
+	go func() { _ = other.Serve(listener) }()
+	t.Cleanup(other.Stop)
+	client, err := NewClient([]string{listener.Addr().String()}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	_, err = client.Route(t.Context(), topic)
+	if ReasonOf(err) != "NOT_NAME_SERVER" || !strings.Contains(err.Error(), "is no name server") {
+		t.Error(err)
+	}
 }
 
 func TestWhatAReasonMeansIsReadFromTheContract(t *testing.T) {

@@ -3,7 +3,7 @@ import { hostname } from "node:os";
 import {
   type CallOptions, type ChannelCredentials, type ClientOptions, type ClientUnaryCall, Metadata, type ServiceError, status as Code,
 } from "@grpc/grpc-js";
-import { ArianeError, errorOf, UNCONFIRMED_REASONS } from "./errors.js";
+import { ArianeError, errorOf, ofNameServer, UNCONFIRMED_REASONS } from "./errors.js";
 import { type MessageQueue, Compression } from "./generated/ariane/common/v1/message.js";
 import type { Route } from "./generated/ariane/namesrv/v1/route.js";
 import { RouteServiceClient } from "./generated/ariane/namesrv/v1/route_service.js";
@@ -295,14 +295,16 @@ export class Client {
         failure.outcomeUnknown = false; // To ask changes nothing.
         // A broker that changes its primary may be in no route for a moment: brokers say what is gone.
         const gone = failure.reason === "ROUTE_NOT_FOUND" && known !== undefined;
-        if (!failure.retriable && !gone) throw failure;
+        if (!failure.retriable && !gone) throw ofNameServer(failure, address);
         if (this.nameServer === place) this.nameServer = place + 1;
         this.sources.doubt();
         if (known) {
           known.until = Date.now() + ANSWER_REST_MS;
           return known.said as A;
         }
-        if ((tries + 1) % count === 0 && !(await limit.pause(Math.floor(tries / count), failure))) throw failure;
+        if ((tries + 1) % count === 0 && !(await limit.pause(Math.floor(tries / count), failure))) {
+          throw ofNameServer(failure, address);
+        }
       }
     }
   }

@@ -111,6 +111,18 @@ export function errorOfStatus(said: Status, peer: string): ArianeError {
   return known;
 }
 
+/** What is wrong where nobody could be asked for routes. */
+export function ofNameServer(failure: ArianeError, address: string): ArianeError {
+  const { code, cause, message } = failure;
+  if (code === Code.UNIMPLEMENTED) {
+    const text = `${address} answers, and is no name server: is it the address of a broker?`;
+    return new ArianeError(text, code, "NOT_NAME_SERVER", { cause });
+  }
+  if (code !== Code.UNAVAILABLE || failure.reason) return failure;
+  const text = `no name server answered: ${message.replace(" [UNAVAILABLE]", "")}`;
+  return Object.assign(new ArianeError(text, code, "NAME_SERVERS_UNREACHABLE", { cause }), { retriable: true });
+}
+
 /** A count with its thing: "1 message", "12 messages". */
 export function counted(count: number, thing: string): string {
   return `${count} ${thing}${count === 1 ? "" : "s"}`;

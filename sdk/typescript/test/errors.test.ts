@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { status as Code } from "@grpc/grpc-js";
-import { type ArianeError, errorOfStatus } from "../src/errors.js";
+import { type ArianeError, errorOfStatus, ofNameServer } from "../src/errors.js";
 import { ErrorReason } from "../src/generated/ariane/common/v1/error_reason.js";
 import { ErrorInfo } from "../src/generated/google/rpc/error_details.js";
 
@@ -10,6 +10,16 @@ function refused(reason: string): ArianeError {
   const details = [{ typeUrl: "type.googleapis.com/google.rpc.ErrorInfo", value }];
   return errorOfStatus({ code: Code.ABORTED, message: "", details }, "broker-a");
 }
+
+test("who cannot be asked for routes is said", () => {
+  const said = (code: Code): ArianeError => ofNameServer(errorOfStatus({ code, message: "refused", details: [] }, "nobody:1"), "nobody:1");
+  const unreachable = said(Code.UNAVAILABLE);
+  assert.equal(unreachable.message, "no name server answered: nobody:1: refused [NAME_SERVERS_UNREACHABLE]");
+  assert.deepEqual([unreachable.retriable, unreachable.outcomeUnknown], [true, false]);
+  const other = said(Code.UNIMPLEMENTED);
+  assert.match(other.message, /^nobody:1 answers, and is no name server.*\[NOT_NAME_SERVER\]$/);
+  assert.deepEqual([other.retriable, other.outcomeUnknown], [false, false]);
+});
 
 test("what a reason means is read from the contract", () => {
   const meant: Record<string, boolean[]> = { // Retriable, unknown, routing.

@@ -113,6 +113,20 @@ public final class ArianeException extends RuntimeException {
         return new ArianeException(this);
     }
 
+    /** Says what is wrong where nobody could be asked for routes. */
+    ArianeException ofNameServer(String address) {
+        if (code == Status.Code.UNIMPLEMENTED) {
+            String text = address + " answers, and is no name server: is it the address of a broker?";
+            return new ArianeException("", text, code, "NOT_NAME_SERVER", metadata(), retryAfter, this)
+                    .withOutcome(false);
+        }
+        if (code == Status.Code.UNAVAILABLE && reason.isEmpty()) {
+            String text = "no name server answered: " + getMessage().replace(" [" + code + "]", "");
+            return new ArianeException("", text, code, "NAME_SERVERS_UNREACHABLE", metadata(), retryAfter, this);
+        }
+        return this;
+    }
+
     boolean isRouting() {
         return says(reason, ReasonOptions.routing);
     }

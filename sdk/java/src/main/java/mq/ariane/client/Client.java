@@ -315,7 +315,7 @@ public final class Client implements AutoCloseable {
                 // A broker that changes its primary may be in no route for a moment: brokers say what is gone.
                 boolean gone = failure.reason().equals("ROUTE_NOT_FOUND") && before != null;
                 if (!failure.isRetriable() && !gone) {
-                    throw failure;
+                    throw failure.ofNameServer(address);
                 }
                 nameServer.compareAndSet(place, place + 1);
                 nameServers.doubt();
@@ -324,7 +324,7 @@ public final class Client implements AutoCloseable {
                     return (A) before.said;
                 }
                 if ((tries + 1) % count == 0 && !deadline.pause(tries / count, failure.retryAfter())) {
-                    throw failure;
+                    throw failure.ofNameServer(address);
                 }
             }
         }

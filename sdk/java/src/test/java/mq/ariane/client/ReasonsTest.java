@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.google.protobuf.Any;
 import com.google.rpc.ErrorInfo;
+import io.grpc.Status;
 import io.grpc.protobuf.StatusProto;
 import java.util.Arrays;
 import java.util.List;
@@ -18,6 +19,22 @@ class ReasonsTest {
         var info = ErrorInfo.newBuilder().setDomain("ariane.mq").setReason(reason).build();
         var status = com.google.rpc.Status.newBuilder().setCode(10).addDetails(Any.pack(info)).build();
         return ArianeException.of(StatusProto.toStatusRuntimeException(status), "broker-a");
+    }
+
+    private static ArianeException ofNameServer(Status status) {
+        return ArianeException.of(status.withDescription("refused").asRuntimeException(), "nobody:1")
+                .ofNameServer("nobody:1");
+    }
+
+    @Test
+    void whoCannotBeAskedForRoutesIsSaid() {
+        ArianeException unreachable = ofNameServer(Status.UNAVAILABLE);
+        assertEquals("no name server answered: nobody:1: refused [NAME_SERVERS_UNREACHABLE]", unreachable.getMessage());
+        assertTrue(unreachable.isRetriable() && !unreachable.isOutcomeUnknown());
+        ArianeException other = ofNameServer(Status.UNIMPLEMENTED);
+        assertEquals("NOT_NAME_SERVER", other.reason());
+        assertTrue(other.getMessage().startsWith("nobody:1 answers, and is no name server"), other.getMessage());
+        assertFalse(other.isRetriable() || other.isOutcomeUnknown());
     }
 
     @Test
