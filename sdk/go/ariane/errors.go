@@ -75,7 +75,9 @@ func (e *Error) Unwrap() error { return e.ended }
 var ErrClosed = errors.New("ariane: the client is closed")
 
 func closedError() *Error {
-	return &Error{Code: codes.FailedPrecondition, Message: "the client is closed", ended: ErrClosed}
+	return &Error{
+		Code: codes.FailedPrecondition, Reason: "CLIENT_NOT_RUNNING", Message: "the client is closed", ended: ErrClosed,
+	}
 }
 
 // ReasonOf tells the contract's reason of an error, and "" for errors of others.

@@ -151,7 +151,7 @@ export class Client {
    */
   stub<S extends Stub>(kind: StubClass<S>, at: string | Peer): S {
     if (this.closed) {
-      throw new ArianeError("the client is closed", Code.FAILED_PRECONDITION);
+      throw new ArianeError("the client is closed", Code.FAILED_PRECONDITION, "CLIENT_NOT_RUNNING");
     }
     if (this.security.hasChanged) this.forgetStubs(); // What is under way on them goes on.
     const peer = typeof at === "string" ? { address: at } : at;

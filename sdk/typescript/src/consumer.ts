@@ -115,7 +115,7 @@ export class Consumer {
     const asking = new Limit(Math.max(waitMs, this.client.settings.tryTimeoutMs), call?.signal);
     let failed = false;
     for (let repeats = 0; ; repeats++) {
-      if (this.closed) throw new ArianeError("the consumer is closed", Code.FAILED_PRECONDITION);
+      if (this.closed) throw new ArianeError("the consumer is closed", Code.FAILED_PRECONDITION, "CLIENT_NOT_RUNNING");
       limit.check();
       // Without a hold, whether a broker is still away is known sooner.
       await this.askAll(failed ? 0 : waitMs, asking);

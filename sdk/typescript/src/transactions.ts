@@ -95,7 +95,7 @@ export class TransactionProducer {
 
   /** Store a message that nobody sees until the transaction commits. */
   async begin(message: Message, call?: CallSettings): Promise<Transaction> {
-    if (this.closed) throw new ArianeError("the transaction producer is closed", Code.FAILED_PRECONDITION);
+    if (this.closed) throw new ArianeError("the transaction producer is closed", Code.FAILED_PRECONDITION, "CLIENT_NOT_RUNNING");
     if (message.deliverAt) throw new TypeError("the message of a transaction cannot be delayed");
     await formatsLoaded;
     const limit = this.client.limitOf(call);

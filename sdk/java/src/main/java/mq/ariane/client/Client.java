@@ -181,7 +181,8 @@ public final class Client implements AutoCloseable {
     }
 
     private static ArianeException closedException() {
-        return ArianeException.of(Status.Code.FAILED_PRECONDITION, "", "the client is closed");
+        return ArianeException.of(Status.Code.FAILED_PRECONDITION, "CLIENT_NOT_RUNNING", "the client is closed")
+                .withOutcome(false);
     }
 
     private static Thread daemon(Runnable task) {

@@ -346,6 +346,7 @@ class ClientTest {
         assertTrue(error.isOutcomeUnknown(), "the broker has it");
         ArianeException later = assertThrows(ArianeException.class, () -> producer.send(message("y")));
         assertEquals(Status.Code.FAILED_PRECONDITION, later.code());
+        assertEquals("CLIENT_NOT_RUNNING", later.reason());
         assertFalse(later.isOutcomeUnknown());
     }
 
