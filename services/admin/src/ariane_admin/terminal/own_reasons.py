@@ -56,7 +56,8 @@ OWN_REASONS: Final = (
     OwnReason(
         "BATCH_INCOMPLETE",
         "Some messages of a batch were not acknowledged.",
-        "Send the messages that the error names again.",
+        "Send again those that are not stored. Of those whose outcome is unknown, look first"
+        " whether they are.",
     ),
     OwnReason(
         "CLIENT_FORKED",
