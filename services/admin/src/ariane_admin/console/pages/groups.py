@@ -16,6 +16,7 @@ from ariane.broker.v1.client_question_pb2 import (
     HOLD_REASON_FAILED_IN_ORDER,
     HOLD_REASON_PAUSED,
     HOLD_REASON_REQUESTED,
+    QueueHold,
 )
 from ariane.broker.v1.client_service_pb2 import AttachedClient
 from ariane_admin.console.api import Asker, silence
@@ -36,6 +37,7 @@ from ariane_admin.console.blocks import (
     yes,
 )
 from ariane_admin.console.pages.overview import RECEIVING, chart, or_failure, receiving_cells
+from ariane_admin.counted import counted
 from ariane_admin.group_texts import kind_texts, paused_on, query_text, subscriptions_of
 from ariane_record.names import is_system_topic
 
@@ -43,11 +45,16 @@ SECTION: Final = "Groups"
 
 _HOLD_TEXTS: Final = {
     HOLD_REASON_FAILED_IN_ORDER: "waits in order for message {hold.queue_offset},"
-    " which failed {hold.attempts} times",
+    " which failed {attempts}",
     HOLD_REASON_REQUESTED: "its listener wants that",
     HOLD_REASON_PAUSED: "its application paused it",
     HOLD_REASON_BREAKER_OPEN: "its breaker is open",
 }
+
+
+def _hold_text(hold: QueueHold) -> str:
+    attempts = counted(hold.attempts, "time")
+    return _HOLD_TEXTS.get(hold.reason, "").format(hold=hold, attempts=attempts)
 
 
 async def groups(ask: Asker, request: Request) -> Page:
@@ -229,7 +236,7 @@ def holds_table(answer: group_pb.ListGroupMembersResponse) -> Table:
     rows = [
         (
             Cell(f"{hold.topic}/{hold.broker_name}/{hold.queue_id}" if hold.topic else "any"),
-            Cell(_HOLD_TEXTS.get(hold.reason, "").format(hold=hold), kind="warn"),
+            Cell(_hold_text(hold), kind="warn"),
             Cell(f"{hold.age.seconds:,} s", kind="number"),
             Cell(hold.cause),
             Cell(each.member.client_id, to("client", id=each.member.client_id), "code"),
