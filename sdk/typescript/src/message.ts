@@ -69,7 +69,7 @@ export function wireOf(message: Message, packing: Compression, kind?: MessageTyp
     throw new TypeError("the body of a message is bytes, such as Buffer.from(text)");
   }
   if (message.deliverAt && !Number.isFinite(message.deliverAt.getTime())) {
-    throw new RangeError("deliverAt is no time");
+    throw new RangeError("deliverAt is an invalid Date");
   }
   for (const text of textsOf(message)) {
     if (typeof text !== "string" || !text.isWellFormed()) {

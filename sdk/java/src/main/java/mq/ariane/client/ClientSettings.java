@@ -97,7 +97,7 @@ public final class ClientSettings {
         /** Bounds what one answer may have; 64 MiB unless given. */
         public Builder maxMessageBytes(int limit) {
             if (limit < 1) {
-                throw new IllegalArgumentException("answers of at most " + limit + " bytes can be none");
+                throw new IllegalArgumentException("maxMessageBytes is " + limit + ": 1 or more are expected");
             }
             maxMessageBytes = limit;
             return this;
