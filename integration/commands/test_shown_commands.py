@@ -137,6 +137,7 @@ NAMES = {
     r"show MSG_ID --topic": "show $UNIQUE_ID --topic",
     r"\bMSG_ID\b": "$MESSAGE_ID",
     # What a page names that only its own cluster has.
+    r"\bbilling payments\b": "billing orders",
     r"10\.0\.0\.1:9876,10\.0\.0\.2:9876": "$ARIANE_NAME_SERVERS",
     r"10\.0\.0\.1:9876": "$ARIANE_NAME_SERVERS",
     r"10\.0\.0\.1:9881": "$ARIANE_ADMIN",
