@@ -127,7 +127,8 @@ def installed_members(python: Path, folder: Path) -> set[str]:
 @pytest.mark.parametrize("version", ["3.11", "3.12", "3.13", "3.14"])
 def test_the_client_alone_runs_the_first_example(version, wheels, cluster, tmp_path):
     python = installed_alone("ariane-sdk", version, wheels, tmp_path)
-    expected = {"ariane-ordering", "ariane-protos", "ariane-record", "ariane-sdk", "ariane-sql92"}
+    names = ("ordering", "protos", "record", "sdk", "sql92", "wire")
+    expected = {f"ariane-{name}" for name in names}
     assert installed_members(python, tmp_path) == expected
     program = README.blocks("python")[0].replace("127.0.0.1:9876", cluster)
     own = program.replace("orders", f"orders-{version.replace('.', '-')}")
