@@ -189,8 +189,7 @@ def delete(
         groups = row["groups"]
         used = f"; refused while it is used by {', '.join(groups)}" if groups else ""
         output.done(
-            f"{filter_version} would be deleted at"
-            f" {counted(row['servers'], 'FilterServer')}{used}.",
+            f"{filter_version} would be deleted at {row['servers']} FilterServers{used}.",
             {**row, "dry_run": True},
         )
         return
