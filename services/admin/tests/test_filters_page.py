@@ -40,7 +40,7 @@ def blocks_of(kind):
 def test_the_quick_start_works_as_it_is_printed(dev, tmp_path):
     start, commands, *_ = blocks_of("bash")
     assert start.strip() == "ariane dev"
-    [program] = blocks_of("python")
+    program, *_ = blocks_of("python")
     environment = {
         **os.environ,
         "ARIANE_NAME_SERVERS": dev["name_servers"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC
+from typing import Any
 
 import click
 
@@ -175,7 +176,7 @@ def _unconsumed(count: int) -> str:
     return f"{counted(count, 'message')} {are(count)} not consumed yet"
 
 
-async def _drainable(name_servers: str, name: str) -> Row:
+async def _drainable(name_servers: str, name: str) -> dict[str, Any]:
     """What a drain of a broker would stop, and what its groups have still to consume."""
     async with ClusterDoors(name_servers) as doors:
         [found] = await doors.primaries([name])

@@ -209,7 +209,7 @@ def decide(
     word = "Commit" if commit else "Roll back"
     if dry_run:
 
-        async def count() -> Row:
+        async def count() -> dict[str, int]:
             async with _checker(checker) as stub:
                 return await _outcome_counts(stub, _peer(checker), selection)
 

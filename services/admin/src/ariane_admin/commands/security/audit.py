@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 import click
 
@@ -103,7 +103,7 @@ def verify(*, known: str, admin: str, output: Output) -> None:
     if known:
         request.known_sequence, request.known_sha256 = _known(known)
 
-    async def ask() -> Row:
+    async def ask() -> dict[str, Any]:
         count = 0
         async with admin_channel(admin) as channel:
             stub = AuditServiceStub(channel)
