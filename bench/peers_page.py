@@ -59,10 +59,10 @@ the first batches in a row to a topic are divided among its queues, so that all 
 group get some, and here no topic gets many in a row. With `spread_count=0`, which sends a batch to
 one queue, 256 topics took 0.97 times as many messages a second as one topic.
 
-**What is older.** Rows beside RocketMQ's Java client and its proxy, bare gRPC and ourselves with one
-topic are of November 30, in three pairs. All others are of the dates below: gRPC's transport and
-the path of a batch have changed since, and a new run measures Kafka 4.4. Since November 30, calls
-beside one another carry small rows of many topics, too, which is not in the rows of 256 topics.
+**What is older.** Rows beside RocketMQ's Java client and its proxy, bare gRPC, and ourselves with
+one topic are of November 30, in three pairs. All others are of the dates below: gRPC's transport
+and the path of a batch have changed since, and a new run measures Kafka 4.4. Calls of small rows
+of many topics go beside one another only since then, which no row of 256 topics shows yet.
 
 To repeat everything, run `make bench-peers`, which takes less than seventy-five minutes, or `make
 bench-peers QUICK=1`, which takes five. `make bench-peers ONLY="kafka latency"` runs some peers

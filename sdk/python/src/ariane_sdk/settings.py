@@ -95,8 +95,8 @@ class ProducerSettings:
     """Bytes of records and their columns after which a batch is full; a larger message is a batch
     of its own."""
     request_bytes_max: int = 2 << 20
-    """Bytes of batches in one call to a broker; a larger batch is sent alone. While a broker works on
-    one call, the next one is made: larger calls have less of their making beside its work."""
+    """Bytes of batches in one call to a broker; a larger batch is sent alone. The next call is made
+    while a broker works on one: of larger calls, less is made beside its work."""
     calls_in_flight_max: int = 1
     """Concurrent calls to one broker. Any number keeps the order within a queue."""
     large_calls_in_flight_max: int = 4
