@@ -7,6 +7,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from google.protobuf.message import DecodeError
 
 from ariane_broker.following.replica_life import ReplicaLife, ReplicaParts
 from ariane_broker.replication.replica_set import ReplicaSet
@@ -75,6 +76,33 @@ async def test_it_follows_only_while_its_standing_allows_that(life):
         await life._turn()
         await asyncio.sleep(0)
         assert followed == whom
+
+
+@pytest.mark.parametrize("error", [ValueError("an epoch that cannot be"), DecodeError("no piece")])
+async def test_it_follows_again_after_an_error_that_nobody_has_foreseen(life, error):
+    """Until then it tells of its trouble: it is not in the set."""
+    troubles = []
+
+    async def sleep(_):
+        troubles.append(life._trouble)
+
+    follow = life._parts.client.follow
+
+    async def fail_once(address, epoch, on_following):
+        life._parts.client.follow = follow
+        on_following()
+        raise error
+
+    life._parts.client.follow = fail_once
+    life._environment.clock = SimpleNamespace(sleep=sleep)
+    life._standing.may_follow = True
+    await life._turn()
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert troubles == [str(error)]
+    assert life._parts.client.whom == [("h:0", 1)]
+    assert not life._trouble
+    await life._turn()
 
 
 async def test_it_stands_in_routes_also_while_the_database_is_away(life):

@@ -19,10 +19,9 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import Any, Final
 
-from google.protobuf.message import DecodeError
-
 from ariane.replication.v1 import log_service_pb2 as log_pb
 from ariane.replication.v1.log_service_pb2_grpc import LogServiceStub
+from ariane_broker.replication.log_taker import CannotFollow
 from ariane_record.checksums.checksum import crc32
 from ariane_servicekit import get_logger
 from ariane_storage.copying.log_copy import LogRange
@@ -91,6 +90,7 @@ class LogMending:
 
         Raises:
             AioRpcError: The primary did not answer.
+            CannotFollow: Bytes were changed on their way.
             StorageError: The disk is full or has failed.
         """
         mended = [one for one in self.missing if await self._fetch(channel, one)]
@@ -110,7 +110,7 @@ class LogMending:
         async for response in LogServiceStub(channel).FetchLog(request, timeout=FETCH_S_MAX):
             content = response.log_bytes
             if crc32(content) != response.log_crc32:
-                raise DecodeError(f"bytes of {place} were changed on their way")
+                raise CannotFollow(f"bytes of {place} were changed on their way")
             await self._run(self._store.copying.mend, place, content)
             place += len(content)
         is_whole = place == wanted.end

@@ -309,6 +309,9 @@ class ReplicaLife:
                 trouble = "the primary is silent"
             except (CannotFollow, StorageError, OSError) as error:
                 trouble = str(error)
+            except Exception as error:  # noqa: BLE001 - who ends here follows nobody any more.
+                _log.exception("following_failed", primary=address)
+                trouble = str(error) or type(error).__name__
             self._trouble = trouble
             if trouble != logged:
                 _log.warning("replica_does_not_follow", primary=address, cause=trouble)
