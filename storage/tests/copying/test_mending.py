@@ -101,6 +101,17 @@ def test_a_range_that_both_copies_miss_is_not_sound_in_either(copies):
         assert store.damage
 
 
+def test_a_range_that_begins_within_a_record_shows_no_damage(copies):
+    """A copy whose end differs asks for what it misses there: its records begin elsewhere."""
+    whole, _ = copies
+    with Store.open(whole, CONFIG) as store:
+        wanted = read(store)
+        for begin in (1, 700, 8192 + 700):
+            assert store.copying.is_sound(LogRange(begin, begin + 400))
+        assert store.damage == ()
+        assert read(store) == wanted
+
+
 def test_a_turned_bit_is_found_by_looking_through_the_log_part_by_part(copies):
     whole, _ = copies
     with Store.open(whole, CONFIG) as store:

@@ -14,7 +14,7 @@ from grpc import aio
 from ariane.replication.v1.log_service_pb2_grpc import add_LogServiceServicer_to_server
 from ariane.replication.v1.state_service_pb2_grpc import add_StateServiceServicer_to_server
 from ariane_broker.errors.replication import log_diverged
-from ariane_broker.following import state_pulls
+from ariane_broker.following import log_mending, state_pulls
 from ariane_broker.following.log_mending import LogMending
 from ariane_broker.following.replica_client import FollowEnvironment, ReplicaClient, ReplicaIdentity
 from ariane_broker.following.state_pulls import StatePulls
@@ -197,3 +197,25 @@ async def test_who_is_out_of_the_set_follows_anew_to_mend_what_it_finds(
             await asyncio.sleep(0.01)
     with pytest.raises(CannotFollow, match="mended first"):
         following.result()
+
+
+async def test_only_what_both_logs_have_is_fetched(replica, monkeypatch):
+    """Behind, the primary has other records, and this log is cut."""
+    client, _ = replica
+    fetched = []
+
+    async def no_pieces():
+        for nothing in ():
+            yield nothing
+
+    def fetch(request, **_):
+        fetched.append((request.begin_commit_log_offset, request.end_commit_log_offset))
+        return no_pieces()
+
+    stub = SimpleNamespace(FetchLog=fetch)
+    monkeypatch.setattr(log_mending, "LogServiceStub", lambda _: stub)
+    mending = client._mending
+    missing = (LogRange(0, 8), LogRange(40, 60), LogRange(80, 90))
+    monkeypatch.setattr(type(mending), "missing", missing)
+    assert not await mending.fetch(None, 50)
+    assert fetched == [(0, 8), (40, 60)]

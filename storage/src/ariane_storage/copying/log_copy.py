@@ -84,13 +84,14 @@ class LogCopy:
     def is_sound(self, wanted: LogRange) -> bool:
         """Whether a range of the log is there, and all its records are valid. Blocks; any thread.
 
-        Damage that is found is noted.
+        Damage that is found is noted. Another copy, whose records may begin elsewhere, names the
+        range: so the log is read from where it is known that a record begins, a segment's begin.
         """
         parts = self._parts
         log, quarantine = parts.log, parts.quarantine
         if not log.min_offset <= wanted.begin < wanted.end <= log.write_offset:
             return False
-        self._check_until(wanted.begin, wanted.end)
+        self._check_until(wanted.begin - wanted.begin % log.segment_bytes, wanted.end)
         return not any(
             one.begin < wanted.end and one.end > wanted.begin for one in quarantine.ranges
         )

@@ -82,8 +82,13 @@ class LogMending:
         )
         return True
 
-    async def fetch(self, channel: Any) -> bool:
+    async def fetch(self, channel: Any, agreed: int) -> bool:
         """Fetch what is missing before the last segment, as far as the primary has it.
+
+        Args:
+            channel: To the primary.
+            agreed: Up to which commit-log offset both logs agree: what follows will be cut, and the
+                primary has other records there.
 
         Returns:
             Whether something was fetched: the store must be opened anew.
@@ -93,7 +98,8 @@ class LogMending:
             CannotFollow: Bytes were changed on their way.
             StorageError: The disk is full or has failed.
         """
-        mended = [one for one in self.missing if await self._fetch(channel, one)]
+        wanted = [one for one in self.missing if one.begin < agreed]
+        mended = [one for one in wanted if await self._fetch(channel, one)]
         if mended:
             await self._run(self._store.copying.mended, mended)
             self._on_mended()

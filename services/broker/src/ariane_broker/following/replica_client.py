@@ -163,7 +163,7 @@ class ReplicaClient:
             if first is aio.EOF or not first.message.HasField("welcome"):
                 raise CannotFollow("the primary did not begin with a welcome")
             welcome = _welcome(first.message.welcome)
-            if await self._mend(channel):
+            if await self._mend(channel, welcome.begin):
                 return
             await self._agree(welcome)
             await self._pulls.pull(stub, wait=False)
@@ -193,8 +193,10 @@ class ReplicaClient:
             if beside:
                 await asyncio.wait(beside)
 
-    async def _mend(self, channel: aio.Channel) -> bool:
-        """Mend the log; returns whether it has changed: the primary has to be asked anew then.
+    async def _mend(self, channel: aio.Channel, agreed: int) -> bool:
+        """Mend the log up to where both agree, and damage in its last segment.
+
+        Returns whether it has changed: the primary has to be asked anew then.
 
         A broker that can be elected cuts nothing: the primary takes it out of the set first.
         """
@@ -207,7 +209,7 @@ class ReplicaClient:
             self._agreement = cutting
             await asyncio.wrap_future(cutting)
             return True
-        return await self._mending.fetch(channel)
+        return await self._mending.fetch(channel, agreed)
 
     async def _agree(self, welcome: Welcome) -> None:
         """Make the log agree with the primary's.
