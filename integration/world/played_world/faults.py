@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 OF_SETS: Final = frozenset({"take-back", "forgetful-disk", "rot"})
 """What only a replica set is promised to survive."""
 
+ALL: Final = frozenset({"broker", "name server", "checker", "client"})
+"""Programs of every kind."""
+
 SECONDS: Final = (0.05, 0.5, 2.0, 8.0, 20.0, 45.0)
 """How long a fault lasts: what is just noticed, and what is longer than each time-out."""
 
@@ -49,29 +52,41 @@ class Fault(NamedTuple):
         )
 
 
-Act = Callable[["Stage", Fault, "Role"], None]
+Act = Callable[["Stage", Fault, "Role"], bool]
+"""Returns whether anything has come of it: who is down, say, cannot be killed."""
 
 
-def _kill(stage: Stage, fault: Fault, role: Role) -> None:
+def _kill(stage: Stage, fault: Fault, role: Role) -> bool:
     del stage, fault
-    if role.process is not None:
-        role.process.kill("by a fault")
+    process = role.process
+    if process is None or process.is_dead:
+        return False
+    process.kill("by a fault")
+    return True
 
 
-def _kill_at_disk(stage: Stage, fault: Fault, role: Role) -> None:
-    del stage
-    if role.process is not None:
-        calls = 1 + int(fault.amount * 40)
-        role.process.dies_at_disk_call = role.process.disk_calls + calls
+def _kill_at_disk(stage: Stage, fault: Fault, role: Role) -> bool:
+    process = role.process
+    if process is None or process.is_dead:
+        return False
+    calls = 1 + int(fault.amount * 40)
+
+    def die() -> None:
+        stage.befallen[fault.kind] += 1
+
+    process.die_at_disk_call(process.disk_calls + calls, die)
+    return False  # It counts once the process comes there.
 
 
-def _stop(stage: Stage, fault: Fault, role: Role) -> None:
+def _stop(stage: Stage, fault: Fault, role: Role) -> bool:
     del stage, fault
-    if role.process is not None and role.is_running:
-        role.service.ask_to_stop(role.process)
+    if role.process is None or not role.is_running:
+        return False
+    return role.service.ask_to_stop(role.process)
 
 
-def _power(stage: Stage, fault: Fault, role: Role) -> None:
+def _power(stage: Stage, fault: Fault, role: Role) -> bool:
+    had_power = role.machine.is_up
     role.machine.lose_power()
 
     def boot() -> None:
@@ -80,79 +95,91 @@ def _power(stage: Stage, fault: Fault, role: Role) -> None:
             role.start()
 
     stage.world.timeline.after(fault.seconds, boot)
+    return had_power
 
 
-def _freeze(stage: Stage, fault: Fault, role: Role) -> None:
+def _freeze(stage: Stage, fault: Fault, role: Role) -> bool:
     del stage
-    if role.process is not None:
-        role.process.freeze(fault.seconds)
-
-
-def _starve(stage: Stage, fault: Fault, role: Role) -> None:
     process = role.process
-    if process is not None:
-        process.pauses += 1
-        process.slowness = 10.0 ** (1 + 2 * fault.amount)
-
-        def recover() -> None:
-            process.slowness = 1.0
-
-        stage.world.timeline.after(fault.seconds, recover)
+    if process is None or process.is_dead:
+        return False
+    process.freeze(fault.seconds)
+    return True
 
 
-def _slow_disk(stage: Stage, fault: Fault, role: Role) -> None:
+def _starve(stage: Stage, fault: Fault, role: Role) -> bool:
+    process = role.process
+    if process is None or process.is_dead:
+        return False
+    process.pauses += 1
+    process.slowness = 10.0 ** (1 + 2 * fault.amount)
+
+    def recover() -> None:
+        process.slowness = 1.0
+
+    stage.world.timeline.after(fault.seconds, recover)
+    return True
+
+
+def _slow_disk(stage: Stage, fault: Fault, role: Role) -> bool:
     health = role.machine.health
     health.slow_s = 2.0 * fault.amount
     health.is_stuttering = fault.amount > 0.7
     stage.world.timeline.after(fault.seconds, health.heal)
+    return True
 
 
-def _leave(stage: Stage, fault: Fault, role: Role) -> None:
+def _leave(stage: Stage, fault: Fault, role: Role) -> bool:
     del stage
-    role.leave(fault.seconds)
+    return role.leave(fault.seconds)
 
 
-def _full_disk(stage: Stage, fault: Fault, role: Role) -> None:
+def _full_disk(stage: Stage, fault: Fault, role: Role) -> bool:
     health = role.machine.health
     health.full = True
     stage.world.timeline.after(fault.seconds, health.heal)
+    return True
 
 
-def _flush_error(stage: Stage, fault: Fault, role: Role) -> None:
+def _flush_error(stage: Stage, fault: Fault, role: Role) -> bool:
     del stage, fault
     role.machine.health.flush_errors = 1
+    return True
 
 
-def _clock_jump(stage: Stage, fault: Fault, role: Role) -> None:
+def _clock_jump(stage: Stage, fault: Fault, role: Role) -> bool:
     sign = 1 if fault.amount < 0.5 else -1
     role.machine.clock.ahead_ms += sign * round(fault.seconds * 1000)
     if sign > 0 and role.kind == "broker":
         stage.history.set_ahead_s += fault.seconds
+    return True
 
 
-def _cut(stage: Stage, fault: Fault, role: Role) -> None:
+def _cut(stage: Stage, fault: Fault, role: Role) -> bool:
     network = stage.world.network
     network.cut(role.name, fault.other)
     stage.world.timeline.after(fault.seconds, network.mend, role.name, fault.other)
     if fault.amount < 0.6:
         network.cut(fault.other, role.name)
         stage.world.timeline.after(fault.seconds, network.mend, fault.other, role.name)
+    return True
 
 
-def _isolate(stage: Stage, fault: Fault, role: Role) -> None:
+def _isolate(stage: Stage, fault: Fault, role: Role) -> bool:
     network = stage.world.network
     for other in stage.world.machines:
         if other != role.name:
             for one, two in ((role.name, other), (other, role.name)):
                 network.cut(one, two)
                 stage.world.timeline.after(fault.seconds, network.mend, one, two)
+    return True
 
 
-def _reset(stage: Stage, fault: Fault, role: Role) -> None:
-    stage.world.network.reset(role.name, fault.other)
+def _reset(stage: Stage, fault: Fault, role: Role) -> bool:
+    return stage.world.network.reset(role.name, fault.other)
 
 
-def _loss(stage: Stage, fault: Fault, role: Role) -> None:
+def _loss(stage: Stage, fault: Fault, role: Role) -> bool:
     del role
     network = stage.world.network
     network.loss = 0.3 * fault.amount
@@ -161,9 +188,10 @@ def _loss(stage: Stage, fault: Fault, role: Role) -> None:
         network.loss = 0.0
 
     stage.world.timeline.after(fault.seconds, mend)
+    return True
 
 
-def _slow_network(stage: Stage, fault: Fault, role: Role) -> None:
+def _slow_network(stage: Stage, fault: Fault, role: Role) -> bool:
     del role
     network = stage.world.network
     network.slowness = 10.0 ** (1 + 2 * fault.amount)
@@ -172,35 +200,37 @@ def _slow_network(stage: Stage, fault: Fault, role: Role) -> None:
         network.slowness = 1.0
 
     stage.world.timeline.after(fault.seconds, mend)
+    return True
 
 
-def _database(stage: Stage, fault: Fault, role: Role) -> None:
+def _database(stage: Stage, fault: Fault, role: Role) -> bool:
     del role
     way = stage.world.databases
     way.late_s = 10.0 * fault.amount if fault.amount < 0.3 else 0.0
     way.lost = 1.0 if 0.3 <= fault.amount < 0.6 else 0.0
     way.unanswered = 0.5 if fault.amount >= 0.6 else 0.0
     stage.world.timeline.after(fault.seconds, way.heal)
+    return True
 
 
 KINDS: Final[dict[str, tuple[Act, frozenset[str]]]] = {
-    "kill": (_kill, frozenset({"broker", "name server", "checker", "client"})),
+    "kill": (_kill, ALL),
     "kill-at-disk": (_kill_at_disk, frozenset({"broker"})),
     "leave": (_leave, frozenset({"client"})),
     "take-back": (take_back, frozenset({"broker"})),
     "forgetful-disk": (forget_flushes, frozenset({"broker"})),
     "rot": (rot, frozenset({"broker"})),
     "stop": (_stop, frozenset({"broker", "name server", "checker"})),
-    "power": (_power, frozenset({"broker", "name server"})),
-    "freeze": (_freeze, frozenset({"broker", "name server", "checker", "client"})),
-    "starve": (_starve, frozenset({"broker", "client"})),
+    "power": (_power, ALL),
+    "freeze": (_freeze, ALL),
+    "starve": (_starve, ALL),
     "slow-disk": (_slow_disk, frozenset({"broker"})),
     "full-disk": (_full_disk, frozenset({"broker"})),
     "flush-error": (_flush_error, frozenset({"broker"})),
-    "clock-jump": (_clock_jump, frozenset({"broker", "name server", "client"})),
-    "cut": (_cut, frozenset({"broker", "name server", "client"})),
-    "isolate": (_isolate, frozenset({"broker", "name server", "client"})),
-    "reset": (_reset, frozenset({"broker", "client"})),
+    "clock-jump": (_clock_jump, ALL),
+    "cut": (_cut, ALL),
+    "isolate": (_isolate, ALL),
+    "reset": (_reset, ALL),
     "database": (_database, frozenset({"broker"})),
     "loss": (_loss, frozenset({"broker"})),
     "slow-network": (_slow_network, frozenset({"broker"})),
@@ -245,7 +275,8 @@ def befall(stage: Stage, fault: Fault) -> None:
     step = step_of(stage, role)
     stage.world.timeline.note(f"fault {fault} {step}")
     stage.met[f"{fault.kind}/{role.kind}/{step}"] += 1
-    KINDS[fault.kind][0](stage, fault, role)
+    if KINDS[fault.kind][0](stage, fault, role):
+        stage.befallen[fault.kind] += 1
 
 
 def heal(stage: Stage) -> None:
@@ -256,6 +287,8 @@ def heal(stage: Stage) -> None:
     stage.world.databases.heal()
     for role in stage.roles.values():
         role.machine.health.heal()
+        if role.machine.health.lies:
+            role.machine.make_true()
         process = role.process
         if process is not None:
             process.dies_at_disk_call = None

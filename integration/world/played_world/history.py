@@ -38,6 +38,8 @@ class Sent:
     """Where it was said to lie."""
     told_s: float = inf
     """When its sender was told of its outcome."""
+    is_half: bool = False
+    """Whether it is there only once its sender has decided so."""
 
     def end(self, outcome: str, now_s: float, place: Place | None = None) -> None:
         """Its sender knows what became of it."""
@@ -82,6 +84,8 @@ class History:
     """When a receiving group was told that a message is settled, by group and value."""
     set_ahead_s: float = 0.0
     """How far clocks of brokers were set ahead, all together."""
+    pace: float = 1.0
+    """How slow the slowest clock of a broker is, by the fastest one, and by a right one."""
     deletions: dict[str, list[Deletion]] = field(default_factory=dict)
     """Of topics that were deleted."""
     begun_s: dict[str, float] = field(default_factory=dict)
@@ -109,10 +113,13 @@ class History:
             self.ordered.add(group)
 
     def end_sender(self, prefix: str) -> None:
-        """A sender has ended, perhaps killed: nobody will hear what became of what it sent."""
+        """A sender has ended, perhaps killed: nobody will hear what became of what it sent.
+
+        Of a transaction that is not decided then everybody knows: nobody will ever commit it.
+        """
         for value, sent in self.sent.items():
             if sent.outcome == "open" and value.startswith(prefix):
-                sent.outcome = "unknown"
+                sent.outcome = "rolled back" if sent.is_half else "unknown"
 
     def finish(self, group: str, value: str) -> None:
         """A consumer is done with a message: it need not come again."""
@@ -127,6 +134,11 @@ class History:
     def note_reset(self, group: str, now_s: float) -> None:
         """A group is being set back: it gets again what it is done with."""
         self.resets.setdefault(group, []).append(now_s)
+
+    @property
+    def not_begun(self) -> list[str]:
+        """Groups that begin with the newest messages, and have not begun: nothing is theirs."""
+        return [group for group, since_s in self.begun_s.items() if since_s == inf]
 
     def was_deleted(self, sent: Sent) -> bool:
         """Whether a message may have gone with its topic."""

@@ -67,7 +67,8 @@ class Machine:
         self.name = name
         self.address = address
         self.clock = MachineClock(world)
-        self.health = DiskHealth(world.timeline.chance(f"disk/{name}"))
+        chances = (world.timeline.chance(f"{what}/{name}") for what in ("disk", "flushes"))
+        self.health = DiskHealth(*chances)
         self.content = FaultyDisk()
         self.is_up = True
         """Whether it has power."""
@@ -105,6 +106,13 @@ class Machine:
         for process in list(self.processes):
             process.kill("without power")
         self.content = self.content.lose_power(self.health.chance.getrandbits(32))
+
+    def make_true(self) -> None:
+        """Let the disk do what it has only said to have done."""
+        self.health.lies = False
+        self.content.flush_fails_at = None
+        paths = self.content.paths()
+        self.content.sync(files=paths, folders=sorted({path.parent for path in paths}))
 
     def boot(self) -> None:
         """Have power again."""

@@ -145,12 +145,15 @@ class Network:
             self.mend(sender, receiver)
         self.loss, self.slowness = 0.0, 1.0
 
-    def reset(self, one: str, other: str) -> None:
-        """Break all connections between two machines."""
-        for end in list(self._ends):
-            if end.machine.name == one and end.peer.machine.name == other:
-                end.break_later()
-                end.peer.break_later()
+    def reset(self, one: str, other: str) -> bool:
+        """Break all connections between two machines; return whether there are any."""
+        broken = [
+            end for end in self._ends if end.machine.name == one and end.peer.machine.name == other
+        ]
+        for end in broken:
+            end.break_later()
+            end.peer.break_later()
+        return bool(broken)
 
     # Connections.
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import json
-import logging
 import os
 import sys
 import traceback
 from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Final
-
-import structlog
 
 from played_world import run
 from played_world.faults import Fault
@@ -58,7 +55,7 @@ def play_plan_apart(
         return child, os.fdopen(reading)
     status = 1
     try:
-        quiet()
+        fix_process_id()
         with (trace_path or Path(os.devnull)).open("w") as trace:
             verdict = run.play(seed, plan, trace if trace_path is not None else None, scale)
         with os.fdopen(writing, "w") as file:
@@ -71,10 +68,8 @@ def play_plan_apart(
         os._exit(status)
 
 
-def quiet() -> None:
-    """Log nothing, and have the process id of every other run."""
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-    logging.disable(logging.CRITICAL)
+def fix_process_id() -> None:
+    """Have the process id of every other run."""
     os.getpid = lambda: _PROCESS_ID
 
 

@@ -24,6 +24,12 @@ def nothing_is_lost(history: History) -> Iterator[str]:
             yield f"lost: {group} lacks {len(missing)}: {_shown(missing)}"
 
 
+def every_group_begins(history: History) -> Iterator[str]:
+    """A group that begins with the newest messages gets queues: until then it lacks nothing."""
+    for group in history.not_begun:
+        yield f"never begun: {group} has got no queue"
+
+
 def nothing_comes_from_nowhere(history: History) -> Iterator[str]:
     """Nobody gets what nobody has sent, or what was surely refused."""
     for got in history.delivered:
@@ -100,7 +106,7 @@ def nothing_is_early(history: History) -> Iterator[str]:
     """Nobody gets a delayed message before its time, by the clock of its broker."""
     for got in history.delivered:
         sent = history.sent.get(got.value)
-        if sent is not None and got.at_s < sent.due_s - history.set_ahead_s:
+        if sent is not None and got.at_s < sent.due_s * history.pace - history.set_ahead_s:
             yield f"early: {got.value!r} by {sent.due_s - got.at_s:.3f} s"
 
 
@@ -130,7 +136,7 @@ def what_is_deleted_stays_so(history: History) -> Iterator[str]:
         if sent is None or sent.outcome != "acknowledged":
             continue
         for deletion in history.deletions.get(sent.topic, ()):
-            due_s = sent.due_s - history.set_ahead_s
+            due_s = sent.due_s * history.pace - history.set_ahead_s
             gone_s = deletion.end_s if due_s > deletion.end_s else deletion.end_s + IN_HAND_S
             if sent.told_s < deletion.begin_s and got.at_s > gone_s:
                 yield (
@@ -141,6 +147,7 @@ def what_is_deleted_stays_so(history: History) -> Iterator[str]:
 
 PROMISES: tuple[Callable[[History], Iterator[str]], ...] = (
     nothing_is_lost,
+    every_group_begins,
     nothing_comes_from_nowhere,
     an_offset_has_one_meaning,
     nothing_is_stored_twice,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -26,7 +27,7 @@ CAPACITY_BYTES: Final = 1 << 30
 class DiskHealth:
     """How well the disk of a machine works."""
 
-    def __init__(self, chance: Random) -> None:
+    def __init__(self, chance: Random, order: Random) -> None:
         self.chance = chance
         self.slow_s = 0.0
         """The longest that a flush takes, beside what it takes usually."""
@@ -34,17 +35,17 @@ class DiskHealth:
         """Whether writes and reads are as slow, too."""
         self.full = False
         """Whether there is no space."""
-        self.used_ratio: float | None = None
-        """How full it says that it is; None for how full it is."""
         self.flush_errors = 0
         """How many of the next flushes fail."""
         self.lies = False
         """Whether flushes are said to be done, and are not."""
+        self.order = order
+        """Draws what a flush takes along of that which is written meanwhile."""
 
     def heal(self) -> None:
-        """Work well."""
+        """Work well, but for lies: what was said to be flushed stays to be done."""
         self.slow_s, self.is_stuttering, self.full = 0.0, False, False
-        self.used_ratio, self.flush_errors, self.lies = None, 0, False
+        self.flush_errors = 0
 
     def flush_s(self) -> float:
         """How long the next flush takes."""
@@ -76,16 +77,34 @@ class PlayedDisk:
         if takes_space and self._health.full:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    def _flush(self) -> bool:
-        """A call that waits for the medium; returns whether that does anything."""
+    def _wait(self, seconds: float) -> None:
+        """Wait for the medium, which may fail then."""
+        health = self._health
+        self._process.block(seconds)
+        if health.flush_errors:
+            health.flush_errors -= 1
+            self._content.flush_fails_at = self._content.flushes + 1
+
+    def _begin_flush(self) -> float:
+        """A call that waits for the medium; returns how long."""
         process = self._process
         process.world.timeline.note(f"flush {process.name} {process.disk_calls}")
-        self._process.at_disk_call()
-        self._process.block(self._health.flush_s())
-        if self._health.flush_errors:
-            self._health.flush_errors -= 1
-            self._content.flush_fails_at = self._content.flushes + 1
-        return not self._health.lies
+        process.at_disk_call()
+        return self._health.flush_s()
+
+    def flush(self, act: Callable[[], None]) -> None:
+        """Make durable what was written before this call, and perhaps what is written meanwhile.
+
+        ``act`` makes durable what is written by then; a disk that lies leaves it out.
+        """
+        seconds, health = self._begin_flush(), self._health
+        # Nobody may rely on the rest: it is drawn whether it is taken along.
+        waits_first = health.order.random() < 0.5
+        self._wait(seconds if waits_first else 0.0)
+        if not health.lies:
+            act()
+        if not waits_first:
+            self._process.block(seconds)
 
     # Files.
 
@@ -123,7 +142,7 @@ class PlayedDisk:
     def write(self, path: Path, content: bytes) -> None:
         """Write a small file, durably."""
         self._change(takes_space=True)
-        self._flush()
+        self._wait(self._begin_flush())
         self._content.write(path, content)
 
     def create_sparse(self, path: Path, size_bytes: int) -> None:
@@ -134,13 +153,13 @@ class PlayedDisk:
     def allocate(self, path: Path, size_bytes: int) -> None:
         """Make a file of zeros with its space."""
         self._change(takes_space=True)
-        self._flush()
+        self._wait(self._begin_flush())
         self._content.allocate(path, size_bytes)
 
     def cut(self, path: Path, keep_bytes: int) -> None:
         """Make the end of a file zeros."""
         self._change()
-        self._flush()
+        self._wait(self._begin_flush())
         self._content.cut(path, keep_bytes)
 
     def open(self, path: Path, *, writable: bool) -> OpenFile:
@@ -171,11 +190,9 @@ class PlayedDisk:
     def sync(self, *, files: Iterable[Path] = (), folders: Iterable[Path] = ()) -> None:
         """Make files and names durable."""
         for path in files:
-            if self._flush():
-                self._content.sync(files=[path])
+            self.flush(partial(self._content.sync, files=[path]))
         for path in folders:
-            if self._flush():
-                self._content.sync(folders=[path])
+            self.flush(partial(self._content.sync, folders=[path]))
 
     def lock(self, path: Path, *, exclusive: bool) -> FileLock | None:
         """Lock a file, until the process ends."""
@@ -187,9 +204,7 @@ class PlayedDisk:
     def usage(self, path: Path) -> DiskUsage:
         """How full it is."""
         del path
-        ratio = self._health.used_ratio
-        if ratio is None:
-            ratio = 0.999 if self._health.full else 0.01
+        ratio = 0.999 if self._health.full else 0.01
         return DiskUsage(CAPACITY_BYTES, round(ratio * CAPACITY_BYTES))
 
     def process_id(self) -> int:
@@ -201,10 +216,6 @@ class PlayedDisk:
     def before_read(self) -> None:
         """A file is read."""
         self._look()
-
-    def before_flush(self) -> bool:
-        """A file is flushed; returns whether the disk does it."""
-        return self._flush()
 
     def before_write(self) -> None:
         """A file is written to."""
@@ -239,8 +250,7 @@ class _PlayedFile:
         self._file.write_at(position, content)
 
     def flush(self) -> None:
-        if self._disk.before_flush():
-            self._file.flush()
+        self._disk.flush(self._file.flush)
 
     def written_ranges(self, begin: int) -> Iterator[tuple[int, int]]:
         self._disk.before_read()

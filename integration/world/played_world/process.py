@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from greenlet import getcurrent, greenlet
 
+from played_world.mistakes import may_end
 from played_world.played_loop import PlayedLoop
 from played_world.played_threads import PlayedThreads
 
@@ -64,6 +65,7 @@ class Process:
         self.loop = PlayedLoop(self)
         self.disk_calls = 0
         self.dies_at_disk_call: int | None = None
+        self._on_death_at_disk: Callable[[], None] = _nothing
         self._on_end = on_end
         self._hub = self.world.hub
         self._threads: dict[int, PlayedThreads] = {}
@@ -208,11 +210,16 @@ class Process:
         for act in delayed:
             self.world.timeline.after(0.0, act)
 
+    def die_at_disk_call(self, number: int, on_death: Callable[[], None]) -> None:
+        """Be killed at a call of the disk, and call back then."""
+        self.dies_at_disk_call, self._on_death_at_disk = number, on_death
+
     def at_disk_call(self) -> None:
         """Count a call of the disk; the process may be killed here, and does not return then."""
         self.disk_calls += 1
         if self.disk_calls == self.dies_at_disk_call:
             work = getcurrent()
+            self._on_death_at_disk()
             self.kill("at a call of the disk")
             self._kept.append(work)
             self._hub.switch()
@@ -236,4 +243,10 @@ class Process:
         if self.outcome is None:
             self.outcome = task.result()
         self.world.timeline.note(f"end {self.name} {self.process_id} {self.outcome!r:.200}")
+        if isinstance(self.outcome, BaseException) and not may_end(self.outcome):
+            self.world.finds(self, "ended", {"message": "by itself", "exception": self.outcome})
         self._die()
+
+
+def _nothing() -> None:
+    """Nobody wants to know."""

@@ -14,12 +14,15 @@ from ariane_namesrv.settings import NamesrvSettings
 from ariane_servicekit import Address, Machine, StopRequest, live
 from ariane_txn_checker.app import CheckerApp
 from ariane_txn_checker.settings import CheckerSettings
+from played_world.machine import Machine as PlayedMachine
 from played_world.network import PlayedPorts
 from played_world.process import Process
 
 NAME_SERVER_PORT: Final = 9876
 BROKER_PORT: Final = 10911
 CHECKER_PORT: Final = 9880
+
+STORE: Final = Path("/store")
 
 BODY_BYTES_MAX: Final = 1 << 16
 
@@ -47,11 +50,12 @@ class Service:
         del address
         self.is_serving = True
 
-    def ask_to_stop(self, process: Process) -> None:
-        """Stop it in order, as by SIGTERM."""
+    def ask_to_stop(self, process: Process) -> bool:
+        """Stop it in order, as by SIGTERM; return whether it has begun to run."""
         stop = self.stop
         if stop is not None:
             process.loop.call_soon_threadsafe(stop.request, "SIGTERM")
+        return stop is not None
 
 
 def kit_machine(process: Process) -> Machine:
@@ -60,15 +64,15 @@ def kit_machine(process: Process) -> Machine:
     return Machine(machine.clock, process.chance, process.process_id, PlayedPorts(process))
 
 
-def _listening(process: Process, port: int) -> dict[str, Any]:
-    return {"listen": Address(process.machine.address, port), "insecure": True}
+def _listening(machine: PlayedMachine, port: int) -> dict[str, Any]:
+    return {"listen": Address(machine.address, port), "insecure": True}
 
 
 def name_server(service: Service) -> Program:
     """A name server."""
 
     async def run(process: Process) -> object:
-        settings = NamesrvSettings(**_listening(process, NAME_SERVER_PORT))
+        settings = NamesrvSettings(**_listening(process.machine, NAME_SERVER_PORT))
         clock = process.machine.clock
         stop = service.stop = StopRequest()
 
@@ -86,7 +90,7 @@ def checker(service: Service, **named: Any) -> Program:
 
     async def run(process: Process) -> object:
         settings = CheckerSettings(
-            **_listening(process, CHECKER_PORT), **named, check_interval_s=10
+            **_listening(process.machine, CHECKER_PORT), **named, check_interval_s=10
         )
         stop = service.stop = StopRequest()
         machine = kit_machine(process)
@@ -100,17 +104,22 @@ def checker(service: Service, **named: Any) -> Program:
     return run
 
 
+def broker_settings(machine: PlayedMachine, **named: Any) -> BrokerSettings:
+    """Settings of a broker on a machine."""
+    return BrokerSettings(
+        **_listening(machine, BROKER_PORT),
+        store_path=STORE,
+        message_bytes_max=BODY_BYTES_MAX,
+        **named,
+    ).model_copy(update=SMALL_FILES)  # Smaller than settings allow.
+
+
 def broker(service: Service, **named: Any) -> Program:
     """A broker with some settings."""
 
     async def run(process: Process) -> object:
         machine = process.machine
-        settings = BrokerSettings(
-            **_listening(process, BROKER_PORT),
-            store_path=Path("/store"),
-            message_bytes_max=BODY_BYTES_MAX,
-            **named,
-        ).model_copy(update=SMALL_FILES)  # Smaller than settings allow.
+        settings = broker_settings(machine, **named)
         stop = service.stop = StopRequest()
 
         def environment_of(given: BrokerSettings, asked: StopRequest) -> Environment:

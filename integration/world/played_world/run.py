@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,8 +12,10 @@ from typing import Any, Final, TextIO
 
 from ariane_sdk import Averaging, Sticky
 from played_world import clients, operators, programs, receivers, transactors
+from played_world.autopsy import autopsy
 from played_world.faults import Fault, befall, draw_plan, heal
 from played_world.members import Member, push_consumer
+from played_world.mistakes import hear_logs
 from played_world.operators import DELETED_TOPIC
 from played_world.oracle import anomalies
 from played_world.stage import Role, Stage
@@ -37,6 +40,12 @@ TOLD_S: Final = 20.0
 """Until somebody must know what groups have left."""
 
 FAULTS_MAX: Final = 20
+
+DRIFTING: Final = 0.25
+"""Share of worlds whose clocks go at different rates."""
+
+RATES: Final = (0.98, 1.02)
+"""How fast clocks go: two of them differ by 4 %, and leases count on 5 % at most."""
 
 BROKERS_MIN, CLIENTS_MIN, ACKNOWLEDGED_MIN, FAULTS_MIN, KINDS_MIN = 3, 8, 2000, 5, 3
 
@@ -76,8 +85,10 @@ def play(
     gc.disable()  # Collections at other times would let clients go at other times.
     begin_cpu = time.process_time()
     world = World(seed, trace)
+    hear_logs(world)
     stage = Stage(world)
     _cast(stage)
+    _set_clocks(stage)
     end_s = BEGIN_S + DISTURBED_S * scale
     if plan is None:
         chance = world.timeline.chance("plan")
@@ -89,27 +100,15 @@ def play(
     for fault in plan:
         world.timeline.at(fault.at_s, befall, stage, fault)
     world.timeline.run(end_s)
-    heal(stage)
-    healed_s = world.timeline.now
-    world.timeline.run(healed_s + PROBE_S)
-    stage.wants_more = False
-    while not stage.is_drained and world.timeline.now < healed_s + DRAIN_S_MAX:
-        world.timeline.run(world.timeline.now + 1.0)
-    drained = stage.is_drained
-    drained_after_s = world.timeline.now - healed_s
-    world.timeline.run(world.timeline.now + SETTLE_S)
-    stage.is_settled = True
-    told_s = world.timeline.now + TOLD_S
-    while stage.history.lags is None and world.timeline.now < told_s:
-        world.timeline.run(world.timeline.now + 0.2)
-
-    words = anomalies(stage.history) + world.findings
+    drained, drained_after_s = _play_out(stage)
+    words = anomalies(stage.history) + world.findings + autopsy(stage)
+    shutil.rmtree(stage.scratch)
     if not drained and not any(word.startswith("lost") for word in words):
         words.append("stuck: some outcomes are not known after healing")
     acknowledged = len(stage.history.acknowledged)
     outcome = "anomaly" if words else "ok"
     if not words and scale >= 1.0:
-        words = _too_little(stage, plan, acknowledged)
+        words = _too_little(stage, acknowledged)
         outcome = "unknown" if words else "ok"
     return Verdict(
         seed,
@@ -124,6 +123,36 @@ def play(
         dict(stage.met),
         dict(stage.history.changes),
     )
+
+
+def _play_out(stage: Stage) -> tuple[bool, float]:
+    """Heal a world and play it to its end; return whether all was consumed, and how soon."""
+    timeline = stage.world.timeline
+    heal(stage)
+    healed_s = timeline.now
+    timeline.run(healed_s + PROBE_S)
+    stage.wants_more = False
+    while not stage.is_drained and timeline.now < healed_s + DRAIN_S_MAX:
+        timeline.run(timeline.now + 1.0)
+    drained = stage.is_drained
+    drained_after_s = timeline.now - healed_s
+    timeline.run(timeline.now + SETTLE_S)
+    stage.is_settled = True
+    told_s = timeline.now + TOLD_S
+    while stage.history.lags is None and timeline.now < told_s:
+        timeline.run(timeline.now + 0.2)
+    return drained, drained_after_s
+
+
+def _set_clocks(stage: Stage) -> None:
+    """In some worlds, let clocks go at different rates, as far apart as leases allow for."""
+    chance = stage.world.timeline.chance("rates")
+    if chance.random() >= DRIFTING:
+        return
+    for role in stage.roles.values():
+        role.machine.clock.rate = chance.uniform(*RATES)
+    rates = [1.0, *(role.machine.clock.rate for role in stage.of_kind("broker"))]
+    stage.history.pace = min(rates) / max(rates)
 
 
 def _cast(stage: Stage) -> None:
@@ -202,13 +231,13 @@ def _cast_groups(stage: Stage, add_client: Callable[[str, programs.Program], Rol
             add_client(name, made).can_leave = True
 
 
-def _too_little(stage: Stage, plan: list[Fault], acknowledged: int) -> list[str]:
+def _too_little(stage: Stage, acknowledged: int) -> list[str]:
     """Why a seed shows nothing."""
     counts = (
         ("brokers", len(stage.of_kind("broker")), BROKERS_MIN),
         ("clients", len(stage.of_kind("client")), CLIENTS_MIN),
         ("acknowledged messages", acknowledged, ACKNOWLEDGED_MIN),
-        ("faults", len(plan), FAULTS_MIN),
-        ("kinds of faults", len({fault.kind for fault in plan}), KINDS_MIN),
+        ("faults", stage.befallen.total(), FAULTS_MIN),
+        ("kinds of faults", len(stage.befallen), KINDS_MIN),
     )
     return [f"only {count} {what}" for what, count, least in counts if count < least]

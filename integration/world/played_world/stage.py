@@ -59,14 +59,15 @@ class Role:
         program = self._program(self.service)
         self.process = self.machine.start(self.name, program, self._ended)
 
-    def leave(self, seconds: float) -> None:
-        """Stop a client in order, and keep it away for a while."""
+    def leave(self, seconds: float) -> bool:
+        """Stop a client in order, and keep it away for a while; return whether it has begun."""
         process = self.process
         if process is None or process.is_dead or process.leaves is None:
-            return
+            return False
         self.is_away = True
         process.loop.call_soon_threadsafe(process.leaves)
         self.stage.world.timeline.after(seconds, self.come_back)
+        return True
 
     def come_back(self) -> None:
         """Be there again."""
@@ -109,6 +110,8 @@ class Stage:
         """How many brokers of different names there are."""
         self.met: Counter[str] = Counter()
         """How often each fault met each step; see ``steps.table``."""
+        self.befallen: Counter[str] = Counter()
+        """How often each fault has done something: nobody is killed who is down."""
         self.wounded: Role | None = None
         """The broker whose disk has lost or damaged what it had, if any."""
         self._owners: dict[tuple[str, MessageQueue], tuple[Process, int]] = {}
@@ -173,5 +176,7 @@ class Stage:
     def is_drained(self) -> bool:
         """Whether every outcome is known, and every group has got what was acknowledged."""
         if any(sent.outcome == "open" for sent in self.history.sent.values()):
+            return False
+        if self.history.not_begun:
             return False
         return not any(self.history.missing(group) for group in self.history.groups)

@@ -41,7 +41,7 @@ def transactor(stage: Stage, name: str, topic: str, *, pause_s: float) -> Progra
             while stage.wants_more:
                 number += 1
                 value = f"{name}/{process.process_id}/{number}"
-                sent = Sent(value, topic, "", number, stage.world.timeline.now)
+                sent = Sent(value, topic, "", number, stage.world.timeline.now, is_half=True)
                 stage.history.sent[value] = sent
                 try:
                     half = await producer.send_half(Message(topic, value.encode()))

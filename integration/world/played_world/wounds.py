@@ -26,49 +26,53 @@ LOG: Final = Path("/store/commitlog")
 _PAGE_BYTES: Final = 4096
 
 
-def take_back(stage: Stage, fault: Fault, role: Role) -> None:
+def take_back(stage: Stage, fault: Fault, role: Role) -> bool:
     """After a while, put the disk back to what it is now, as from a snapshot."""
     if not _may_wound(stage, role):
-        return
+        return False
     snapshot = role.machine.content.copy()
 
     def put_back(content: FaultyDisk) -> FaultyDisk:
         del content
         return snapshot
 
-    _later(stage, fault, role, put_back)
+    return _later(stage, fault, role, put_back)
 
 
-def forget_flushes(stage: Stage, fault: Fault, role: Role) -> None:
+def forget_flushes(stage: Stage, fault: Fault, role: Role) -> bool:
     """For a while, say that flushes are done, and do none; then lose power."""
     if not _may_wound(stage, role):
-        return
+        return False
     role.machine.health.lies = True
-    _later(stage, fault, role, lambda content: content)
+    return _later(stage, fault, role, lambda content: content)
 
 
-def rot(stage: Stage, fault: Fault, role: Role) -> None:
+def rot(stage: Stage, fault: Fault, role: Role) -> bool:
     """Lose power, and find the log damaged: bits, zeros, pages where others belong, no file."""
     if not _may_wound(stage, role):
-        return
+        return False
     _without_power(stage, fault, role, lambda content: _damage(content, role.machine.health.chance))
+    return False  # It has counted itself.
 
 
 def _later(
     stage: Stage, fault: Fault, role: Role, change: Callable[[FaultyDisk], FaultyDisk]
-) -> None:
+) -> bool:
     wait_s = LONG_S + fault.seconds * fault.amount
     stage.world.timeline.after(wait_s, _without_power, stage, fault, role, change)
+    return False  # It counts once it is done.
 
 
 def _without_power(
     stage: Stage, fault: Fault, role: Role, change: Callable[[FaultyDisk], FaultyDisk]
 ) -> None:
     """Lose power, change what is on the disk, and come back."""
-    role.machine.health.lies = False
     if not _is_spare(stage, role) or not stage.is_disturbed:
         stage.world.timeline.note(f"{role.name} is not wounded: the set needs it")
+        role.machine.make_true()
         return
+    role.machine.health.lies = False
+    stage.befallen[fault.kind] += 1
     if role.machine.is_up:
         role.machine.lose_power()
     role.machine.content = change(role.machine.content)

@@ -1,0 +1,83 @@
+"""Errors that no program of the house foresees: each is a finding, wherever it ends.
+
+Some end a program. Most are only logged: a loop goes on after them, and a caller hears of a fault.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+import structlog
+
+from ariane_sdk.errors import ArianeError
+from ariane_servicekit.errors import ServicekitError
+from ariane_storage.errors import StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import MutableMapping
+
+    from played_world.world import World
+
+FORESEEN: Final = (ArianeError, ServicekitError, StorageError)
+"""Errors with words for people: whoever raises them means it."""
+
+MISTAKES: Final = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    BufferError,
+    LookupError,
+    NameError,
+    RuntimeError,
+    StopAsyncIteration,
+    StopIteration,
+    TypeError,
+    ValueError,
+    asyncio.InvalidStateError,
+)
+"""What a statement raises that nobody has thought of."""
+
+LISTENERS: Final = "failed_messages"
+"""The module that logs what listeners raise, which is theirs."""
+
+
+def is_mistake(error: BaseException) -> bool:
+    """Whether an error, or one of a group, shows a mistake in the house."""
+    if isinstance(error, BaseExceptionGroup):
+        return any(map(is_mistake, error.exceptions))
+    return isinstance(error, MISTAKES) and not isinstance(error, FORESEEN)
+
+
+def may_end(error: BaseException) -> bool:
+    """Whether a program may end with an error: only with one that has words for people."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(map(may_end, error.exceptions))
+    return isinstance(error, FORESEEN)
+
+
+def hear_logs(world: World) -> None:
+    """Write no logs, and find the mistakes that they tell of."""
+
+    def note(what: str, given: object) -> None:
+        error = sys.exc_info()[1] if given is True else given
+        if isinstance(error, BaseException) and is_mistake(error) and world.running is not None:
+            world.finds(world.running, "logged", {"message": what, "exception": error})
+
+    def hear(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> dict[str, Any]:
+        note(str(event.get("event")), event.get("exc_info"))
+        raise structlog.DropEvent
+
+    class Hearing(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if record.exc_info and record.module != LISTENERS:
+                note(str(record.msg), record.exc_info[1])
+
+    structlog.configure(
+        processors=[hear], wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR)
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [Hearing()]
+    root.setLevel(logging.ERROR)

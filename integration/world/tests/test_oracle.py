@@ -1,0 +1,132 @@
+"""Each promise is missed where it is broken, by its name, and a sound history breaks none."""
+
+import pytest
+from played_world.history import Delivered, History, Place, Sent
+from played_world.oracle import PROMISES, anomalies
+
+
+def at(offset, topic="orders", broker="a"):
+    return Place(topic, broker, 0, offset)
+
+
+def sent(history, value, place=None, *, outcome="acknowledged", topic="orders", **named):
+    number = len(history.sent)
+    message = Sent(value, topic, named.pop("group", ""), number, float(number), **named)
+    message.end(outcome, number + 0.5, place)
+    history.sent[value] = message
+    return message
+
+
+def got(history, value, place, at_s=50.0, group="strict"):
+    history.delivered.append(Delivered(at_s, group, f"{group}-1", place, value))
+    history.finish(group, value)
+
+
+@pytest.fixture
+def history():
+    """Three messages of one message group, consumed in order; one is received, and settled."""
+    history = History(lags={})
+    history.take_part("strict", ["orders"], ordered=True)
+    history.take_part("takers", ["deals"], ordered=False)
+    history.take_part("late", ["orders"], ordered=False, is_late=True)
+    history.begin("late", 40.0)
+    for offset, value in enumerate(("m0", "m1", "m2")):
+        sent(history, value, at(offset), group="g")
+        got(history, value, at(offset))
+    sent(history, "deal", at(0, "deals"), topic="deals")
+    got(history, "deal", at(0, "deals"), group="takers")
+    history.settled["takers", "deal"] = 51.0
+    return history
+
+
+def kinds(history):
+    return sorted({word.partition(":")[0] for word in anomalies(history)})
+
+
+def test_a_sound_history_breaks_no_promise(history):
+    assert kinds(history) == []
+    sent(history, "perhaps", outcome="unknown")
+    got(history, "perhaps", at(3))
+    assert kinds(history) == [], "what has no outcome may be there"
+    got(history, "m1", at(1))
+    got(history, "m2", at(2))
+    assert kinds(history) == [], "what was not settled may come again, in order"
+
+
+def consumed_in_wrong_order(history):
+    sent(history, "m3", at(4), group="g")
+    sent(history, "m4", at(3), group="g")
+    got(history, "m4", at(3))
+    got(history, "m3", at(4))
+
+
+def seen_at(value, place, **named):
+    return lambda history: got(history, value, place, **named)
+
+
+def told(history):
+    sent(history, "other", at(2))
+    history.finish("strict", "other")
+
+
+def deleted(history):
+    sent(history, "old", at(0, "brief"), topic="brief")
+    history.begin_deletion("brief", 60.0).end_s = 61.0
+    got(history, "old", at(0, "brief"), at_s=61.0 + 76.0, group="takers")
+
+
+def early(history):
+    sent(history, "delayed", outcome="acknowledged", topic="deals", due_s=60.0)
+    got(history, "delayed", at(1, "deals"), at_s=59.0, group="takers")
+
+
+def left_open(history):
+    """Its sender was killed before it had decided."""
+    message = Sent("half", "deals", "", 9, 9.0, is_half=True)
+    history.sent["half"] = message
+    history.end_sender("half")
+    got(history, "half", at(1, "deals"), group="takers")
+
+
+def refused(history):
+    sent(history, "no", outcome="refused", topic="deals")
+    got(history, "no", at(1, "deals"), group="takers")
+
+
+BROKEN = {
+    "lost": lambda history: sent(history, "m3", at(3)),
+    "never begun": lambda history: history.take_part("new", ["deals"], ordered=False, is_late=True),
+    "phantom": seen_at("nobody's", at(3)),
+    "refused-but-stored": refused,
+    "rolled back-but-stored": left_open,
+    "inconsistent-offset": told,
+    "duplicate": seen_at("m2", at(3)),
+    "leap": seen_at("m2", at(4)),
+    "overtaken": consumed_in_wrong_order,
+    "early": early,
+    "returned": seen_at("deal", at(0, "deals"), at_s=52.0, group="takers"),
+    "revived": deleted,
+    "lag": lambda history: history.lags.update({"strict in orders/0": 1}),
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_what_is_broken_is_found_by_its_name(history, kind):
+    BROKEN[kind](history)
+    assert kind in kinds(history)
+
+
+def test_nobody_who_tells_of_lags_is_no_sound_end(history):
+    history.lags = None
+    assert kinds(history) == ["lag"]
+
+
+@pytest.mark.parametrize("promise", PROMISES)
+def test_every_promise_can_be_broken(history, promise):
+    """A check that nothing breaks would check nothing."""
+    assert not [*promise(history)]
+    for break_it in BROKEN.values():
+        break_it(history)
+        if [*promise(history)]:
+            return
+    pytest.fail(f"nothing breaks {promise.__name__}")
