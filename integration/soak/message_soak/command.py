@@ -105,6 +105,7 @@ def text(report: Report) -> list[str]:
         f"seed {report.seed}, {report.duration_s:.0f} s; {stopped}",
         f"{report.acknowledged:,} of {report.intended:,} messages acknowledged",
         f"{report.unknown:,} without an outcome, {report.refused:,} refused",
+        f"consumers stood still for {report.late_s:.1f} s at most",
     ]
     lines += [
         f"{group.group:18} {group.received:>9,} received, {group.repeated:,} repeats"

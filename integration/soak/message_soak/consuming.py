@@ -20,13 +20,17 @@ from typing import Final
 
 from ariane_sdk import PushConsumer, ReceiveConsumer, ReceivedMessage
 from ariane_sdk.errors import ArianeError, CallError
-from message_soak.ledger import LedgerFile, settled_path
+from message_soak.ledger import LedgerFile, settled_path, stalled_path
 from message_soak.strategies import strategy_of
 
 START_RETRIES: Final = 10
 INVISIBLE_S: Final = 30.0
 """So late comes what a killed member of a receiving group had in hand."""
 PAUSE_S: Final = 1.0
+LOOK_S: Final = 0.5
+"""How often a process looks whether it gets to run."""
+LATE_S_MIN: Final = 0.5
+"""Who stands still for less than that is not late."""
 
 
 async def consume(
@@ -125,13 +129,29 @@ async def started(new_consumer: Callable[[], PushConsumer]) -> PushConsumer:
     return consumer
 
 
+async def watch_stalls(path: Path) -> None:
+    """Note when this process did not get to run: what others make of that is not its fault."""
+    ledger, before_ns = LedgerFile(path), time.monotonic_ns()
+    while True:
+        await asyncio.sleep(LOOK_S)
+        now_ns = time.monotonic_ns()
+        late_s = (now_ns - before_ns) / 1e9 - LOOK_S
+        if late_s >= LATE_S_MIN:
+            ledger.write([f"{now_ns} {late_s:.3f}"])
+        before_ns = now_ns
+
+
 async def main() -> None:
     """Run until SIGTERM."""
     group, name_servers, topic, path = sys.argv[1:]
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     run = receive if group.startswith("receiving") else consume
-    await run(group, name_servers, topic, Path(path), stop)
+    watching = asyncio.create_task(watch_stalls(stalled_path(Path(path))))
+    try:
+        await run(group, name_servers, topic, Path(path), stop)
+    finally:
+        watching.cancel()
 
 
 if __name__ == "__main__":

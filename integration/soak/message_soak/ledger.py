@@ -12,6 +12,8 @@ none. Messages have numbers, and the number of the producer says who sent it::
                                                     message 17 of producer p4
     receiver   81234567890 broker-a/3 1200 p4.17 2    the same, and how often it was handed out;
                                                     in a second ledger what it acknowledged
+    any consumer    81234567890 2.31                in a ledger of its own: when it went on after it
+                                                    had stood still for seconds
 
 A message belongs to the message group ``p4.g1``: number modulo the groups of a producer.
 """
@@ -117,6 +119,17 @@ class Receipt:
 def settled_path(received: Path) -> Path:
     """The second ledger of a receiving consumer."""
     return received.with_name(received.name.replace("received-", "settled-", 1))
+
+
+def stalled_path(received: Path) -> Path:
+    """The ledger of the times in which a consumer did not get to run."""
+    return received.with_name(received.name.replace("received-", "stalled-", 1))
+
+
+def read_stalls(path: Path) -> list[tuple[int, float]]:
+    """When a consumer went on (monotonic, ns), and for how many seconds it had stood still."""
+    pairs = map(str.split, _lines(path))
+    return [(int(time_ns), float(seconds)) for time_ns, seconds in pairs]
 
 
 def read_receipts(path: Path) -> list[Receipt]:

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from random import Random
@@ -24,14 +24,15 @@ from ariane_servicekit.running.processes import LocalCluster, ServiceProcess
 from message_soak.chaos import Disturbance, Disturbed, Kind, Manner, disturbances
 from message_soak.clocks import BROKER_MODULE, BrokerClock
 from message_soak.crew import Member, MemberFailed
-from message_soak.ledger import Receipt, SentLedger, read_receipts
+from message_soak.ledger import Receipt, SentLedger, read_receipts, read_stalls
 from message_soak.power import BROKER_FLAGS, BrokerDisks
 from message_soak.strategies import GROUPS
-from message_soak.verdict import Findings, judge_group, unstored_seconds
+from message_soak.verdict import Ending, Findings, Stall, given_up, judge_group
 
 TOPIC: Final = "soak"
 QUEUES_PER_BROKER: Final = 4
 DRAIN_TIMEOUT_S: Final = 120.0
+"""How long a drain goes on in which no group gets on."""
 READY_S_MAX: Final = 120.0
 """Seconds that a service may take to come back: thirty processes share few cores."""
 SEGMENT_FLAGS: Final = ("--segment-bytes", str(64 << 20))
@@ -88,6 +89,8 @@ class Report:
     """Messages that were acknowledged."""
     unknown: int = 0
     """Messages without an outcome."""
+    late_s: float = 0.0
+    """For how long a consumer has stood still at most: the machine had too much to do."""
     refused: int = 0
     """Messages that were surely not stored."""
     groups: list[Findings] = field(default_factory=list)
@@ -133,6 +136,7 @@ class Soak:
         self._producers: list[Member] = []
         self._consumers: list[Member] = []
         self._disturbed: Counter[Disturbed] = Counter()
+        self._endings: list[Ending] = []
         self._report = Report(plan.seed)
 
     async def run(self) -> Report:
@@ -216,12 +220,14 @@ class Soak:
                     process = self._cluster.name_server_processes[disturbance.number]
                     await _bounce(process, disturbance)
                 case Kind.BROKER:
+                    self._note(disturbance, self._cluster.brokers[disturbance.number].name)
                     await self._bounce_broker(disturbance)
                 case Kind.PRODUCER | Kind.CONSUMER:
                     crew = self._producers
                     if disturbance.kind is Kind.CONSUMER:
                         crew = self._consumers
                     member = crew[disturbance.number]
+                    self._note(disturbance, member.name)
                     killed = disturbance.manner is Manner.KILL
                     await member.end(signal.SIGKILL if killed else signal.SIGTERM)
                     await asyncio.sleep(disturbance.downtime_s)
@@ -231,6 +237,11 @@ class Soak:
             self._report.faults.append(str(failure))
         finally:
             lock.release()
+
+    def _note(self, disturbance: Disturbance, name: str) -> None:
+        """Note that a process ends now."""
+        kind, manner = disturbance.kind, disturbance.manner
+        self._endings.append(Ending(kind, name, manner, time.monotonic_ns()))
 
     async def _bounce_broker(self, disturbance: Disturbance) -> None:
         if disturbance.manner is Manner.JUMP:
@@ -253,13 +264,15 @@ class Soak:
             self._report.faults.append(str(failure))
 
     async def _drain(self) -> None:
-        """Wait until every group has every acknowledged message, or for long enough."""
-        until = time.monotonic() + DRAIN_TIMEOUT_S
+        """Wait until every group has every acknowledged message, as long as they get on."""
+        until, before = time.monotonic() + DRAIN_TIMEOUT_S, dict[str, int]()
         while time.monotonic() < until:
             self._judge()
             missing = {each.group: len(each.lost) for each in self._report.groups if each.lost}
             if not missing:
                 return
+            if missing != before:
+                until, before = time.monotonic() + DRAIN_TIMEOUT_S, missing
             self._say(f"waiting for messages: {missing}")
             await asyncio.sleep(2.0)
 
@@ -279,10 +292,10 @@ class Soak:
             member.name: SentLedger.read(self._ledgers / f"sent-{member.name}")
             for member in self._producers
         }
-        unstored_s = unstored_seconds(
-            self._disturbed, members=self._plan.members, brokers=self._plan.brokers
-        )
         report = self._report
+        stalls = list(self._stalls())
+        report.late_s = max((each.seconds for each in stalls), default=0.0)
+        endings = [*self._endings, *given_up(stalls)]
         report.intended = sum(len(ledger.intended) for ledger in sent.values())
         report.acknowledged = sum(len(ledger.acknowledged) for ledger in sent.values())
         report.refused = sum(len(ledger.refused) for ledger in sent.values())
@@ -291,13 +304,23 @@ class Soak:
             judge_group(
                 group,
                 sent,
-                self._receipts(f"received-{group}.*"),
+                self._received(group),
                 self._receipts(f"settled-{group}.*"),
-                unstored_s=unstored_s,
-                duration_s=report.duration_s,
+                endings=endings,
+                late_s=report.late_s,
             )
             for group in GROUPS
         ]
+
+    def _received(self, group: str) -> dict[str, list[Receipt]]:
+        """What each member of a group received, over all its lives."""
+        names = [each.name for each in self._consumers if each.name.startswith(f"{group}.")]
+        return {name: read_receipts(self._ledgers / f"received-{name}") for name in names}
+
+    def _stalls(self) -> Iterator[Stall]:
+        for member in self._consumers:
+            for stall in read_stalls(self._ledgers / f"stalled-{member.name}"):
+                yield Stall(member.name, *stall)
 
     def _receipts(self, ledgers: str) -> list[Receipt]:
         paths = sorted(self._ledgers.glob(ledgers))

@@ -14,11 +14,17 @@ Checked for each consumer group on its own:
   counts as an attempt, and only the latest can be acknowledged.
 
 The bound on repeats: what can come again is what was received since its offset was last kept. A
-consumer stores every 5 s and at its end, so a killed one repeats 5 s of its share of the group. A
-broker writes offsets down every 5 s and at its end, so a killed one repeats 10 s of its share, and
-so does one that lost power: it flushes synchronously, and hands out nothing that it can lose. What
-ends in order repeats nothing but what the handover of queues costs: a second. A clock that jumps
-repeats nothing. A receiving group repeats what was in hand, which is less.
+consumer stores every 5 s and at its end, so a killed one repeats what it got in the last 5 s. A
+broker writes offsets down every 5 s and at its end, so a killed one repeats what it handed out in
+the last 10 s, and so does one that lost power: it flushes synchronously, and hands out nothing that
+it can lose. What ends in order repeats nothing but what the handover of queues costs: a second of
+its group, when it goes and when it is back. A clock that jumps repeats nothing. A receiving group
+repeats what was in hand, which is less.
+
+What they got is counted from the ledgers: a group that catches up gets more in a second than in
+most. On a machine with too much to do all of this takes longer, by as much as the processes of the
+soak have found themselves late; and who stands still for so long that its connections are given up
+is treated by others as if it were dead, and counts as killed.
 """
 
 from __future__ import annotations
@@ -26,15 +32,22 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from ariane_record.counted import counted
-from message_soak.chaos import Disturbed, Kind, Manner
+from message_soak.chaos import Kind, Manner
 from message_soak.ledger import Receipt, SentLedger, message_group
 
 CONSUMER_UNSTORED_S: Final = 5.0
 BROKER_UNSTORED_S: Final = 10.0
 HANDOVER_S: Final = 1.0
+HANDOVERS: Final = 2
+"""Of the queues of a process that ends: when it goes, and when it is back."""
+ENDS_S: Final = 1.0
+"""How long it takes at most from the request to end a process until it is gone."""
+GIVEN_UP_S: Final = 5.0
+"""Who answers nothing for so long may lose its connections."""
+NS_PER_S: Final = 1_000_000_000
 UNSTORED_MANNERS: Final = frozenset({Manner.KILL, Manner.POWER})
 EXAMPLES_MAX: Final = 5
 
@@ -84,53 +97,113 @@ class Findings:
             yield f"{self.group}: {self.repeated} repeats, at most {self.repeats_max} are allowed"
 
 
-def unstored_seconds(disturbed: Mapping[Disturbed, int], *, members: int, brokers: int) -> float:
-    """Seconds of a group's receipts that may be repeated after these disturbances.
+class Ending(NamedTuple):
+    """A process that was ended, or taken for dead."""
+
+    kind: Kind
+    """What kind of process."""
+    name: str
+    """Its name."""
+    manner: Manner
+    """How it ended."""
+    time_ns: int
+    """When, by the machine's monotonic clock."""
+
+
+class Stall(NamedTuple):
+    """A time in which a process did not get to run."""
+
+    name: str
+    """Which process."""
+    time_ns: int
+    """When it went on."""
+    seconds: float
+    """How long it stood still."""
+
+
+def given_up(stalls: Iterable[Stall]) -> list[Ending]:
+    """Consumers that stood still for so long that they may have been taken for dead."""
+    return [
+        Ending(Kind.CONSUMER, each.name, Manner.KILL, each.time_ns)
+        for each in stalls
+        if each.seconds >= GIVEN_UP_S
+    ]
+
+
+def repeats_max(
+    endings: Iterable[Ending], receipts: Mapping[str, Sequence[Receipt]], *, late_s: float
+) -> int:
+    """How many receipts of a group may be repeats.
 
     Args:
-        disturbed: How often which kind of process ended in which manner.
-        members: Consumers of the group.
-        brokers: Brokers of the cluster.
+        endings: Processes that ended; consumers of other groups repeat nothing here.
+        receipts: What each member of the group received.
+        late_s: For how long processes have stood still at most.
     """
-    of_one = {
-        Kind.CONSUMER: CONSUMER_UNSTORED_S / members,
-        Kind.BROKER: BROKER_UNSTORED_S / brokers,
-    }
-    return sum(
-        count * (HANDOVER_S + (of_one[kind] if manner in UNSTORED_MANNERS else 0.0))
-        for (kind, manner), count in disturbed.items()
-        if kind in of_one
-    )
+    everything = [receipt for own in receipts.values() for receipt in own]
+    handover = HANDOVERS * _most_within(everything, HANDOVER_S + late_s)
+    bound = 0
+    for ending in endings:
+        is_member = ending.kind is Kind.CONSUMER and ending.name in receipts
+        if not is_member and ending.kind is not Kind.BROKER:
+            continue
+        bound += handover
+        if ending.manner not in UNSTORED_MANNERS:
+            continue
+        if is_member:
+            bound += _count_before(receipts[ending.name], ending, CONSUMER_UNSTORED_S + late_s)
+        else:
+            own = [each for each in everything if each.queue.startswith(f"{ending.name}/")]
+            bound += _count_before(own, ending, BROKER_UNSTORED_S + late_s)
+    return bound
+
+
+def _count_before(receipts: Iterable[Receipt], ending: Ending, seconds: float) -> int:
+    """How many receipts are of the last seconds before a process had ended."""
+    begin_ns = ending.time_ns - round(seconds * NS_PER_S)
+    end_ns = ending.time_ns + round(ENDS_S * NS_PER_S)
+    return sum(begin_ns <= each.time_ns <= end_ns for each in receipts)
+
+
+def _most_within(receipts: Iterable[Receipt], seconds: float) -> int:
+    """The most receipts within a time of some length."""
+    times, span_ns = sorted(each.time_ns for each in receipts), round(seconds * NS_PER_S)
+    most = first = 0
+    for place, time_ns in enumerate(times):
+        while time_ns - times[first] > span_ns:
+            first += 1
+        most = max(most, place - first + 1)
+    return most
 
 
 def judge_group(
     group: str,
     sent: Mapping[str, SentLedger],
-    receipts: Sequence[Receipt],
+    received: Mapping[str, Sequence[Receipt]],
     settled: Iterable[Receipt] = (),
     *,
-    unstored_s: float,
-    duration_s: float,
+    endings: Iterable[Ending] = (),
+    late_s: float = 0.0,
 ) -> Findings:
     """Judge one consumer group.
 
     Args:
         group: Its name; one that begins with ``ordered`` consumes in order.
         sent: What each producer says.
-        receipts: What its members say, in any order.
+        received: What each of its members says, in any order.
         settled: What they acknowledged, if it is a receiving group.
-        unstored_s: Seconds of receipts that the disturbances allow to be repeated.
-        duration_s: How long producers sent.
+        endings: Processes that ended.
+        late_s: For how long processes have stood still at most.
     """
     findings = Findings(group)
+    receipts = [receipt for own in received.values() for receipt in own]
     offsets_of: dict[tuple[str, int], set[tuple[str, int]]] = defaultdict(set)
     for receipt in receipts:
         offsets_of[receipt.producer, receipt.number].add((receipt.queue, receipt.queue_offset))
     placed = sum(map(len, offsets_of.values()))
     findings.received = len(offsets_of)
     findings.repeated = len(receipts) - placed
-    a_second = placed / max(duration_s, 1.0)
-    findings.repeats_max = int(unstored_s * a_second)
+    findings.repeats_max = repeats_max(endings, received, late_s=late_s)
     findings.stored_twice = _names(key for key, places in offsets_of.items() if len(places) > 1)
     findings.lost = _names(
         (producer, number)

@@ -7,8 +7,8 @@ from random import Random
 import pytest
 from message_soak.chaos import Kind, Manner, disturbances
 from message_soak.clocks import BrokerClock
-from message_soak.ledger import LedgerFile, Receipt, SentLedger, read_receipts
-from message_soak.verdict import judge_group, unstored_seconds
+from message_soak.ledger import LedgerFile, Receipt, SentLedger, read_receipts, read_stalls
+from message_soak.verdict import Ending, Stall, given_up, judge_group, repeats_max
 
 
 def sent(acknowledged, *, intended=(), refused=()):
@@ -21,8 +21,15 @@ def receipt(number, *, at=None, queue="broker-a/0", time_ns=None, producer="p0")
     return Receipt(at if time_ns is None else time_ns, queue, at, producer, number)
 
 
-def judge(ledgers, receipts, group="ordered-averaging", unstored_s=0.0):
-    return judge_group(group, ledgers, receipts, unstored_s=unstored_s, duration_s=1.0)
+SECOND = 1_000_000_000
+
+
+def judge(ledgers, receipts, group="ordered-averaging", endings=()):
+    return judge_group(group, ledgers, {f"{group}.0": receipts}, endings=endings)
+
+
+def killed(name="ordered-averaging.0", *, kind=Kind.CONSUMER, manner=Manner.KILL, at_s=10.0):
+    return Ending(kind, name, manner, round(at_s * SECOND))
 
 
 def test_all_is_well():
@@ -61,7 +68,7 @@ def test_a_group_in_order_does_not_receive_ahead():
     assert not judge(sent({0, 4, 8}), receipts).holds
     assert judge(sent({0, 4, 8}), receipts, "averaging").holds
     again = [*receipts[:1], receipt(4, time_ns=2), receipt(8, time_ns=3), receipt(4, time_ns=4)]
-    assert judge(sent({0, 4, 8}), again, unstored_s=1.0).holds
+    assert judge(sent({0, 4, 8}), again, endings=[killed(at_s=0)]).holds
 
 
 def test_what_was_acknowledged_does_not_come_again():
@@ -69,7 +76,8 @@ def test_what_was_acknowledged_does_not_come_again():
     again = [first, second]
 
     def judged(settled):
-        return judge_group("receiving", sent({0}), again, settled, unstored_s=9.0, duration_s=1.0)
+        endings, received = [killed("receiving.0", at_s=0)], {"receiving.0": again}
+        return judge_group("receiving", sent({0}), received, settled, endings=endings)
 
     # The late word of the first attempt's holder is that of a message that is done already.
     assert judged([]).holds
@@ -82,8 +90,8 @@ def test_what_was_acknowledged_does_not_come_again():
 
 def test_repeats_have_a_bound():
     receipts = [receipt(0), receipt(0), receipt(4)]
-    assert judge(sent({0, 4}), receipts, unstored_s=0.5).holds
-    findings = judge(sent({0, 4}), receipts, unstored_s=0.4)
+    assert judge(sent({0, 4}), receipts, endings=[killed(at_s=0)]).holds
+    findings = judge(sent({0, 4}), receipts)
     assert (findings.repeated, findings.repeats_max) == (1, 0)
     assert not findings.holds
 
@@ -95,11 +103,55 @@ def test_messages_that_nobody_sent(stranger):
     assert not findings.holds
 
 
+def each_tenth(seconds, *, queue="broker-a/0", rate=10):
+    """Receipts, ten a second or more, of some seconds."""
+    span = range(int(seconds[0] * rate), int(seconds[1] * rate))
+    return [receipt(at, queue=queue, time_ns=at * SECOND // rate) for at in span]
+
+
+def bound(endings, receipts, late_s=0.0):
+    return repeats_max(endings, receipts, late_s=late_s)
+
+
 def test_only_what_keeps_offsets_may_cause_repeats():
-    harmless = {(Kind.PRODUCER, Manner.KILL): 5, (Kind.NAME_SERVER, Manner.STOP): 3}
-    assert unstored_seconds(harmless, members=4, brokers=3) == 0
-    dear = {(Kind.CONSUMER, Manner.KILL): 4, (Kind.BROKER, Manner.STOP): 1}
-    assert unstored_seconds(dear, members=4, brokers=3) == pytest.approx(4 * (1 + 5 / 4) + 1)
+    received = {"g.0": each_tenth((0, 20))}
+    for harmless in (
+        killed("p0", kind=Kind.PRODUCER),
+        killed("name-1", kind=Kind.NAME_SERVER),
+        killed("other.0"),
+    ):
+        assert bound([harmless], received) == 0
+    handovers = 2 * 11  # Ten a second, and one more at both ends of it.
+    assert bound([killed("g.0", manner=Manner.STOP)], received) == handovers
+    assert bound([killed("g.0")], received) == handovers + 61, "5 s before, and until it is gone"
+
+
+def test_a_broker_repeats_what_it_handed_out():
+    received = {
+        "g.0": each_tenth((0, 20)),
+        "g.1": each_tenth((0, 20), queue="broker-b/1", rate=1),
+    }
+    for manner, unstored in (
+        (Manner.STOP, 0),
+        (Manner.KILL, 12),
+        (Manner.POWER, 12),
+        (Manner.JUMP, 0),
+    ):
+        ending = killed("broker-b", kind=Kind.BROKER, manner=manner)
+        assert bound([ending], received) == 2 * 13 + unstored
+
+
+def test_who_catches_up_repeats_more_than_who_keeps_pace():
+    """Not what it got on average, but what it got right before it was killed."""
+    slow, fast = each_tenth((0, 8)), each_tenth((8, 10), rate=100)
+    [ending] = given_up([Stall("g.0", 10 * SECOND, 9.0), Stall("g.0", 3 * SECOND, 1.0)])
+    assert ending == killed("g.0")
+    assert bound([ending], {"g.0": slow + fast}) == 2 * 101 + 30 + 200
+
+
+def test_on_a_machine_with_too_much_to_do_all_takes_longer():
+    received = {"g.0": each_tenth((0, 20))}
+    assert bound([killed("g.0")], received, late_s=2.0) == 2 * 31 + 81
 
 
 def test_ledgers_outlive_their_writers(tmp_path):
@@ -112,6 +164,9 @@ def test_ledgers_outlive_their_writers(tmp_path):
     assert (read.intended, read.acknowledged) == ({0, 1, 2}, {0})
     assert (read.unknown, read.refused, read.next_number) == ({1}, {2}, 3)
     assert SentLedger.read(tmp_path / "none").next_number == 0
+    stalled = tmp_path / "stalled"
+    stalled.write_text("7 2.5\n")
+    assert read_stalls(stalled) == [(7, 2.5)]
     received = tmp_path / "received"
     ledger = LedgerFile(received)
     ledger.write([receipt(7).line()])
@@ -131,18 +186,6 @@ def test_a_seed_draws_the_same_and_a_deck_holds_every_pair(more):
 
     assert draw() == draw()
     assert {(each.kind, each.manner) for each in draw()} == pairs
-
-
-def test_a_broker_without_power_may_repeat_what_a_killed_one_may():
-    repeated = [
-        unstored_seconds({(Kind.BROKER, manner): 2}, members=4, brokers=2) for manner in Manner
-    ]
-    assert dict(zip(Manner, repeated, strict=True)) == {
-        Manner.STOP: 2.0,
-        Manner.KILL: 12.0,
-        Manner.POWER: 12.0,
-        Manner.JUMP: 2.0,
-    }
 
 
 def test_a_clock_is_wrong_by_what_its_file_says(tmp_path):
