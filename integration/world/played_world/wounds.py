@@ -48,7 +48,7 @@ def forget_flushes(stage: Stage, fault: Fault, role: Role) -> bool:
 
 
 def rot(stage: Stage, fault: Fault, role: Role) -> bool:
-    """Lose power, and find the log damaged: bits, zeros, pages where others belong, no file."""
+    """Lose power, and find the log damaged: bits, zeros, other pages, unreadable ones, no file."""
     if not _may_wound(stage, role):
         return False
     _without_power(stage, fault, role, lambda content: _damage(content, role.machine.health.chance))
@@ -108,9 +108,12 @@ def _damage(content: FaultyDisk, chance: Random) -> FaultyDisk:
     written = len(octets.rstrip(b"\0"))
     if not written:
         return content
-    kind = chance.choice(("bits", "zeros", "astray", "gone"))
+    kind = chance.choice(("bits", "zeros", "astray", "gone", "unreadable"))
     if kind == "gone":
         content.remove(path)
+    elif kind == "unreadable":
+        begin = chance.randrange(written)
+        content.make_unreadable(path, begin, begin + 1)
     elif kind == "bits":
         for _ in range(2):
             content.flip_bit(path, chance.randrange(written), chance.randrange(8))

@@ -64,8 +64,10 @@ class BrokerWatch:
             asyncio.create_task(questioner.run()),
         ]
         try:
-            done, _ = await asyncio.wait(sides, return_when=asyncio.FIRST_COMPLETED)
-            done.pop().result()
+            await asyncio.wait(sides, return_when=asyncio.FIRST_COMPLETED)
+            for side in sides:
+                if side.done():
+                    side.result()
         finally:
             for side in sides:
                 side.cancel()
