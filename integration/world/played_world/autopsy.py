@@ -97,9 +97,10 @@ def _is_there(store: Store, place: Place, value: str) -> bool:
 
 
 def _octets(store: Store) -> bytes:
+    """The log, up to where a part of it is missing."""
     octets = bytearray()
-    while (begin := store.min_offset + len(octets)) < store.max_offset:
-        octets += store.copying.read(begin, store.max_offset)
+    while read := store.copying.read(store.min_offset + len(octets), store.max_offset):
+        octets += read
     return bytes(octets)
 
 

@@ -104,7 +104,10 @@ def _damage(content: FaultyDisk, chance: Random) -> FaultyDisk:
     if not paths:
         return content
     path = chance.choice(paths)
-    octets = content.read(path)
+    try:
+        octets = content.read(path)
+    except OSError:
+        return content  # It has been wounded before.
     written = len(octets.rstrip(b"\0"))
     if not written:
         return content
