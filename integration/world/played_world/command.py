@@ -146,6 +146,7 @@ def _died(seed: int) -> dict[str, Any]:
         "words": ["the world itself has died"],
         "met": {},
         "changes": {},
+        "repeats": {},
     }
 
 
@@ -171,12 +172,15 @@ def _summarize(played: list[dict[str, Any]]) -> None:
     print(", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes.items())))
     met: Counter[str] = Counter()
     changes: Counter[str] = Counter()
+    repeats: Counter[str] = Counter()
     for verdict in played:
         met.update(verdict["met"])
         changes.update(verdict["changes"])
+        repeats.update(verdict["repeats"])
     for line in table(met, ((fault, kinds) for fault, (_, kinds) in KINDS.items())):
         print(line)
-    print("operators:", ", ".join(f"{name} {count}" for name, count in sorted(changes.items())))
+    for what, counts in (("operators", changes), ("repeats", repeats)):
+        print(f"{what}:", ", ".join(f"{name} {count}" for name, count in sorted(counts.items())))
 
 
 def as_json(verdict: object) -> str:

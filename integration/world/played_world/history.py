@@ -150,6 +150,16 @@ class History:
         """Those whose senders were told that they are stored."""
         return [sent for sent in self.sent.values() if sent.outcome == "acknowledged"]
 
+    @property
+    def repeats(self) -> dict[str, int]:
+        """How often each group got again what lies in one place."""
+        seen: set[tuple[str, Place]] = set()
+        counts = dict.fromkeys(self.groups, 0)
+        for got in self.delivered:
+            counts[got.group] += (got.group, got.place) in seen
+            seen.add((got.group, got.place))
+        return counts
+
     def missing(self, group: str) -> list[Sent]:
         """Acknowledged messages that a group has not got yet."""
         seen, topics = self.seen[group], self.groups[group]

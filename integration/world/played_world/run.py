@@ -69,6 +69,8 @@ class Verdict:
     """How often each fault met each step; see ``steps.table``."""
     changes: dict[str, int] = field(default_factory=dict)
     """How often operators have done what."""
+    repeats: dict[str, int] = field(default_factory=dict)
+    """How often each group got again what lies in one place."""
 
 
 def play(
@@ -122,6 +124,7 @@ def play(
         drained_after_s,
         dict(stage.met),
         dict(stage.history.changes),
+        stage.history.repeats,
     )
 
 

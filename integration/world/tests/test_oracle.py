@@ -53,6 +53,13 @@ def test_a_sound_history_breaks_no_promise(history):
     assert kinds(history) == [], "what was not settled may come again, in order"
 
 
+def test_repeats_are_counted_by_group(history):
+    got(history, "m1", at(1))
+    got(history, "deal", at(0, "deals"), at_s=50.0, group="takers")
+    got(history, "deal", at(1, "deals"), at_s=50.0, group="takers")
+    assert history.repeats == {"strict": 1, "takers": 1, "late": 0}
+
+
 def consumed_in_wrong_order(history):
     sent(history, "m3", at(4), group="g")
     sent(history, "m4", at(3), group="g")
