@@ -41,8 +41,14 @@ class PlayedTransport(asyncio.Transport):
         self._high, self._low = HIGH_OCTETS, HIGH_OCTETS >> 2
         self._under_way = 0
         self._arrives_at = 0.0
-        self._waiting: deque[bytes] = deque()
+        self._sent = 0
+        """How many pieces were sent; each has its number."""
+        self._waiting: deque[tuple[int, bytes]] = deque()
         """What waits here while the way is cut."""
+        self._early: dict[int, bytes] = {}
+        """What has come before something that was sent earlier, by number."""
+        self._come = 0
+        """How many pieces have come, without a gap."""
         self._arrived: deque[bytes] = deque()
         self._is_paused = False
         self._is_reading = True
@@ -125,30 +131,37 @@ class PlayedTransport(asyncio.Transport):
     # What the network does.
 
     def _send(self, octets: bytes) -> None:
+        self._sent += 1
+        self._carry(self._sent - 1, octets)
+
+    def _carry(self, number: int, octets: bytes) -> None:
         if self._waiting or self._network.is_cut(self.machine, self.peer.machine):
-            self._waiting.append(octets)
+            self._waiting.append((number, octets))
             return
         timeline = self._network.world.timeline
         self._arrives_at = max(self._arrives_at, timeline.now + self._network.latency_s())
-        timeline.at(self._arrives_at, self.peer.arrive, octets)
+        timeline.at(self._arrives_at, self.peer.arrive, number, octets)
 
     def send_waiting(self) -> None:
         """The way is no longer cut."""
         waiting, self._waiting = self._waiting, deque()
-        for octets in waiting:
-            self._send(octets)
+        for piece in waiting:
+            self._carry(*piece)
 
-    def arrive(self, octets: bytes) -> None:
-        """Octets have come, or the end of them."""
+    def arrive(self, number: int, octets: bytes) -> None:
+        """A piece has come, or the end of all: read in the order in which they were sent."""
         here, there = self.machine.name, self.peer.machine.name
         self._network.world.timeline.note(f"net {there} {here} {len(octets)} {crc32(octets):08x}")
         if self._network.is_cut(self.peer.machine, self.machine):
-            self.peer._waiting.append(octets)  # noqa: SLF001 - its other half.
+            self.peer._waiting.append((number, octets))  # noqa: SLF001 - its other half.
         elif not self.machine.is_up or self._is_over:
             if self.machine.is_up and octets:
                 self.peer.break_later()
         else:
-            self._arrived.append(octets)
+            self._early[number] = octets
+            while self._come in self._early:
+                self._arrived.append(self._early.pop(self._come))
+                self._come += 1
             self.process.loop.call_soon_threadsafe(self._read)
 
     def _read(self) -> None:
