@@ -52,7 +52,7 @@ def welcome_of(primary, replica, begin=None):
 
 
 def follow(primary, replica, forgotten):
-    taker = LogTaker(replica, lambda: forgotten.append(True))
+    taker = LogTaker(replica, forgotten.append)
     welcome = welcome_of(primary, replica)
     taker.agree(welcome)
     feed = LogFeed(primary, welcome.begin, busy_chunk_count=2)
@@ -76,7 +76,8 @@ def test_a_replica_follows_takes_over_and_is_followed(opened):
     fill(other, "b")
     end = other.max_offset
     assert set(follow(other, one, forgotten)) == {2}
-    assert forgotten, "what was saved of the end that was cut must go before it"
+    [cut] = forgotten
+    assert 0 < cut < end, "what was saved of the end that was cut must go before it"
     assert one.max_offset == end
     assert one.copying.epochs == other.copying.epochs == ((1, 0), (2, other.copying.epochs[1][1]))
     bounds = one.queue_bounds("flights", 0)
@@ -88,7 +89,7 @@ def test_what_a_primary_lost_and_wrote_anew_is_not_confirmed(opened):
     one.copying.begin_epoch(1)
     fill(one, "a")
     kept = one.max_offset
-    taker = LogTaker(other, lambda: None)
+    taker = LogTaker(other, lambda _: None)
 
     def take_all():
         welcome = welcome_of(one, other)
@@ -114,13 +115,35 @@ def test_what_a_primary_lost_and_wrote_anew_is_not_confirmed(opened):
     assert other.queue_bounds("flights", 0) == (0, 18)
 
 
+def test_snapshots_of_what_a_crash_has_lost_are_forgotten(opened, tmp_path):
+    """A disk that lies keeps them, and loses the log: other records take the place of the lost."""
+    one, disk = opened(), FaultyDisk()
+    one.copying.begin_epoch(1)
+    fill(one, "a")
+    config = small_config(segment_bytes=4096)
+    other = Store.open(tmp_path / "other", config, disk=disk, clock=FixedClock())
+    follow(one, other, [])
+    other.flush()
+    end, disk = int(other.max_offset), disk.kill()
+    state = StateCopies(disk, tmp_path / "config")
+    for name, offset in (("within.json", end), ("beyond.json", end + 1)):
+        state.put(StatePart(name, b'{"commitLogOffset": %d}' % offset))
+    state.put(StatePart("unknown.json", b"{}"))
+    state.put(StatePart("topics.json", b"{}"))
+    with Store.open(tmp_path / "other", config, disk=disk, clock=FixedClock()) as other:
+        assert other.recovery.crashed
+        LogTaker(other, state.forget_snapshots).agree(welcome_of(one, other))
+        assert other.max_offset == end
+    assert sorted(state.versions()) == ["topics.json", "within.json"]
+
+
 def test_a_log_of_strangers_is_not_followed(opened):
     one, other = opened(), opened()
     one.copying.begin_epoch(1)
     fill(one, "a")
     fill(other, "x")
     with pytest.raises(CannotFollow, match="empty this store"):
-        LogTaker(other, lambda: None).agree(welcome_of(one, other, begin=0))
+        LogTaker(other, lambda _: None).agree(welcome_of(one, other, begin=0))
     assert other.max_offset > 0
 
 
@@ -135,7 +158,7 @@ def test_a_log_of_another_set_with_the_same_epochs_is_not_cut(opened, words):
     fill(other, "longer")
     end = other.max_offset
     with pytest.raises(CannotFollow, match=words):
-        LogTaker(other, lambda: None).agree(welcome_of(one, other))
+        LogTaker(other, lambda _: None).agree(welcome_of(one, other))
     assert other.max_offset == end
     assert other.queue_bounds("flights", 0) == (0, 24)
 

@@ -48,10 +48,11 @@ class Welcome(NamedTuple):
 class LogTaker:
     """Fills a replica's log with the bytes of its primary."""
 
-    def __init__(self, store: Store, forget_snapshots: Callable[[], None]) -> None:
-        """``forget_snapshots`` removes snapshots of state derived from the log, durably; it blocks.
+    def __init__(self, store: Store, forget_snapshots: Callable[[int], None]) -> None:
+        """``forget_snapshots`` removes snapshots that include the log at or behind an offset.
 
-        It is called before the part of the log that they may include is cut off.
+        They are of state derived from the log. It blocks, does so durably, and is called before
+        that part of the log is cut off, and after a crash, which may have lost it.
         """
         self._store = store
         self._forget_snapshots = forget_snapshots
@@ -77,7 +78,7 @@ class LogTaker:
         store.copying.forget_waiting()
         if store.max_offset == store.min_offset:
             store.copying.join_set(welcome.set_id)
-            self._forget_snapshots()
+            self._forget_snapshots(-1)
             self._lower_confirmed(begin)
             store.copying.truncate(store.min_offset)
             store.copying.start_at(begin)
@@ -91,8 +92,8 @@ class LogTaker:
                 "store and let it copy the primary's"
             )
         self._check_junction(welcome)
-        if begin < end:
-            self._forget_snapshots()
+        if begin < end or store.recovery.crashed:
+            self._forget_snapshots(begin)
         self._lower_confirmed(begin)
         cut = store.copying.truncate(begin)
         store.copying.adopt_epochs(welcome.epochs)

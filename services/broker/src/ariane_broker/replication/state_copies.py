@@ -3,7 +3,9 @@
 Only files that differ are sent, each whole and as it is on the primary's disk. There are two kinds:
 decisions of people and consumers, and snapshots of state derived from the log. A snapshot includes
 records up to some offset. So a replica stores it once its own log reaches the end that the
-primary's log had then, and removes snapshots before it cuts its log.
+primary's log had then, and removes those that include what it cuts before it cuts its log. After a
+crash it removes those that include more than its log has: a disk may have lost what it said to have
+flushed, and other records take that place.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -85,11 +88,24 @@ class StateCopies:
             raise StateFileDamaged(path, f"came as no JSON ({error})") from error
         StateFile(path, self.disk).save(state)
 
-    def forget_snapshots(self) -> None:
-        """Remove all snapshots: their state is read from the log again."""
+    def forget_snapshots(self, end: int = -1) -> None:
+        """Remove snapshots that may include records at or behind a commit-log offset.
+
+        Their state is read from the log again. By default all of them are removed.
+        """
         for name in self.disk.names(self.folder):
             if is_state_file(name) and name not in DECIDED:
-                StateFile(self.folder / name, self.disk).remove()
+                file = StateFile(self.folder / name, self.disk)
+                if _end_of(file) > end:
+                    file.remove()
+
+
+def _end_of(file: StateFile) -> float:
+    """Up to where a snapshot includes the log; infinite if that is not known."""
+    try:
+        return int((file.load() or {})["commitLogOffset"])
+    except (StateFileDamaged, KeyError, TypeError, ValueError):
+        return inf
 
 
 def is_state_file(name: str) -> bool:
