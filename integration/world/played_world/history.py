@@ -56,6 +56,21 @@ class Delivered(NamedTuple):
     value: str
 
 
+class Told(NamedTuple):
+    """A consumer offset, as a broker has told it."""
+
+    at_s: float
+    """When."""
+    group: str
+    """The group."""
+    queue: tuple[str, str, int]
+    """Topic, broker and number of the queue."""
+    offset: int
+    """The next queue offset that the group will consume."""
+    process_id: int
+    """Which life of the broker."""
+
+
 @dataclass(slots=True)
 class Deletion:
     """The deletion of a topic at all brokers: between these two, or perhaps never."""
@@ -80,6 +95,8 @@ class History:
     """Groups that consume in order."""
     seen: dict[str, dict[str, None]] = field(default_factory=dict)
     """Values that each group is done with."""
+    offsets: list[Told] = field(default_factory=list)
+    """What brokers on their own have told of consumer offsets, in order."""
     settled: dict[tuple[str, str], float] = field(default_factory=dict)
     """When a receiving group was told that a message is settled, by group and value."""
     set_ahead_s: float = 0.0

@@ -36,6 +36,7 @@ from ariane.replication.v1.replica_set_service_pb2 import (
 from ariane.replication.v1.replica_set_service_pb2_grpc import ReplicaSetServiceStub
 from ariane_sdk import ClusterClient, LiveBroker
 from ariane_sdk.errors import ArianeError
+from played_world.history import Told
 
 if TYPE_CHECKING:
     from random import Random
@@ -87,6 +88,8 @@ def operator(stage: Stage, *, is_set: bool) -> Program:
                 await asyncio.sleep(process.chance.uniform(*PAUSE_S))
                 act = process.chance.choice(acts)
                 await work.attempt(act.__name__, act)
+                if not is_set:  # Another primary may know earlier ones.
+                    await work.attempt("offsets", work.look_at_offsets)
             await work.restore()
             while not stage.is_settled:  # noqa: ASYNC110 - nobody tells it.
                 await asyncio.sleep(1.0)
@@ -148,6 +151,20 @@ class _Changes:
             for topic in self._stage.topics:
                 with suppress(AioRpcError):
                     await self._permit(broker, topic, writing=True)
+
+    async def look_at_offsets(self) -> None:
+        """Ask for the consumer offsets of a group."""
+        history, roles = self._stage.history, self._stage.of_kind("broker")
+        group = self._chance.choice(list(history.groups))
+        before = {role.name: role.process for role in roles}
+        for lag in await self._cluster.consumer_lag(group):
+            topic, broker, queue_id = lag.message_queue
+            process = self._stage.roles[broker].process
+            # Else it is not known which of both has told it.
+            if process is not None and process is before[broker]:
+                told_s, queue = self._stage.world.timeline.now, (topic, broker, queue_id)
+                told = Told(told_s, group, queue, lag.consumer_offset, process.process_id)
+                history.offsets.append(told)
 
     async def look_at_lags(self) -> None:
         """Ask what groups have left."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from played_world.history import History, Place, Sent
+from played_world.history import History, Place, Sent, Told
 
 SHOWN_MAX: Final = 3
 
@@ -121,6 +121,23 @@ def what_is_settled_stays_so(history: History) -> Iterator[str]:
             yield f"returned: {got.value!r} to {got.group} at {got.at_s:.3f} s, {settled_s:.3f} s"
 
 
+def offsets_never_fall(history: History) -> Iterator[str]:
+    """While a broker lives, a consumer offset falls only where an operator sets it back."""
+    newest: dict[tuple[str, tuple[str, str, int]], Told] = {}
+    for told in history.offsets:
+        before = newest.get((told.group, told.queue))
+        newest[told.group, told.queue] = told
+        if before is None or before.process_id != told.process_id or told.offset >= before.offset:
+            continue
+        resets = history.resets.get(told.group, ())
+        was_reset = any(before.at_s - RESET_TAKES_S < reset_s < told.at_s for reset_s in resets)
+        if not was_reset and told.queue[0] not in history.deletions:
+            yield (
+                f"fell: {told.group} in {told.queue} from {before.offset} at {before.at_s:.3f} s "
+                f"to {told.offset} at {told.at_s:.3f} s"
+            )
+
+
 def nothing_is_left(history: History) -> Iterator[str]:
     """Brokers say that groups have nothing left when all have got everything."""
     if history.lags is None:
@@ -156,6 +173,7 @@ PROMISES: tuple[Callable[[History], Iterator[str]], ...] = (
     nothing_is_early,
     what_is_settled_stays_so,
     what_is_deleted_stays_so,
+    offsets_never_fall,
     nothing_is_left,
 )
 

@@ -1,7 +1,7 @@
 """Each promise is missed where it is broken, by its name, and a sound history breaks none."""
 
 import pytest
-from played_world.history import Delivered, History, Place, Sent
+from played_world.history import Delivered, History, Place, Sent, Told
 from played_world.oracle import PROMISES, anomalies
 
 
@@ -87,6 +87,11 @@ def early(history):
     got(history, "delayed", at(1, "deals"), at_s=59.0, group="takers")
 
 
+def fallen(history):
+    for at_s, offset, process_id in ((10.0, 7, 1), (20.0, 5, 2), (30.0, 6, 2), (40.0, 5, 2)):
+        history.offsets.append(Told(at_s, "strict", ("orders", "a", 0), offset, process_id))
+
+
 def left_open(history):
     """Its sender was killed before it had decided."""
     message = Sent("half", "deals", "", 9, 9.0, is_half=True)
@@ -113,6 +118,7 @@ BROKEN = {
     "early": early,
     "returned": seen_at("deal", at(0, "deals"), at_s=52.0, group="takers"),
     "revived": deleted,
+    "fell": fallen,
     "lag": lambda history: history.lags.update({"strict in orders/0": 1}),
 }
 
@@ -121,6 +127,14 @@ BROKEN = {
 def test_what_is_broken_is_found_by_its_name(history, kind):
     BROKEN[kind](history)
     assert kind in kinds(history)
+
+
+def test_offsets_fall_where_they_are_set_back_and_with_a_broker(history):
+    fallen(history)
+    (fell,) = anomalies(history)
+    assert "from 6 at 30.000 s to 5" in fell
+    history.note_reset("strict", 35.0)
+    assert kinds(history) == []
 
 
 def test_nobody_who_tells_of_lags_is_no_sound_end(history):
