@@ -29,9 +29,11 @@ is treated by others as if it were dead, and counts as killed.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Final, NamedTuple
 
 from ariane_record.counted import counted
@@ -140,34 +142,38 @@ def repeats_max(
         receipts: What each member of the group received.
         late_s: For how long processes have stood still at most.
     """
-    everything = [receipt for own in receipts.values() for receipt in own]
+    by_member = {name: sorted(each.time_ns for each in own) for name, own in receipts.items()}
+    by_broker: dict[str, list[int]] = defaultdict(list)
+    for own in receipts.values():
+        for each in own:
+            by_broker[each.queue.rpartition("/")[0]].append(each.time_ns)
+    for times in by_broker.values():
+        times.sort()
+    everything = sorted(chain.from_iterable(by_member.values()))
     handover = HANDOVERS * _most_within(everything, HANDOVER_S + late_s)
     bound = 0
     for ending in endings:
-        is_member = ending.kind is Kind.CONSUMER and ending.name in receipts
+        is_member = ending.kind is Kind.CONSUMER and ending.name in by_member
         if not is_member and ending.kind is not Kind.BROKER:
             continue
         bound += handover
-        if ending.manner not in UNSTORED_MANNERS:
-            continue
-        if is_member:
-            bound += _count_before(receipts[ending.name], ending, CONSUMER_UNSTORED_S + late_s)
-        else:
-            own = [each for each in everything if each.queue.startswith(f"{ending.name}/")]
-            bound += _count_before(own, ending, BROKER_UNSTORED_S + late_s)
+        if ending.manner in UNSTORED_MANNERS:
+            times = by_member[ending.name] if is_member else by_broker.get(ending.name, [])
+            unstored_s = CONSUMER_UNSTORED_S if is_member else BROKER_UNSTORED_S
+            bound += _count_before(times, ending, unstored_s + late_s)
     return bound
 
 
-def _count_before(receipts: Iterable[Receipt], ending: Ending, seconds: float) -> int:
-    """How many receipts are of the last seconds before a process had ended."""
+def _count_before(times: Sequence[int], ending: Ending, seconds: float) -> int:
+    """How many of some times, in order, are in the last seconds before a process had ended."""
     begin_ns = ending.time_ns - round(seconds * NS_PER_S)
     end_ns = ending.time_ns + round(ENDS_S * NS_PER_S)
-    return sum(begin_ns <= each.time_ns <= end_ns for each in receipts)
+    return bisect_right(times, end_ns) - bisect_left(times, begin_ns)
 
 
-def _most_within(receipts: Iterable[Receipt], seconds: float) -> int:
-    """The most receipts within a time of some length."""
-    times, span_ns = sorted(each.time_ns for each in receipts), round(seconds * NS_PER_S)
+def _most_within(times: Sequence[int], seconds: float) -> int:
+    """The most of some times, in order, within a time of some length."""
+    span_ns = round(seconds * NS_PER_S)
     most = first = 0
     for place, time_ns in enumerate(times):
         while time_ns - times[first] > span_ns:
