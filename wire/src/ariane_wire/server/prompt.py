@@ -98,6 +98,20 @@ def run_prompt(
     return task
 
 
+def _cancel(waited: object) -> bool:
+    """Cancel what a coroutine waits for, as its task would, which does not know of it yet.
+
+    Returns whether the coroutine hears of that by waiting on.
+    """
+    if not asyncio.isfuture(waited):
+        return False
+    if waited.cancel():
+        return True
+    if not waited.cancelled():
+        waited.exception()  # Read here, since the coroutine is not told.
+    return False
+
+
 @types.coroutine
 def _resumed(coroutine: Coroutine[Any, Any, None], waited: object) -> Generator[Any, Any, None]:
     """Wait for what the coroutine waits for, then go on with it.
@@ -106,14 +120,17 @@ def _resumed(coroutine: Coroutine[Any, Any, None], waited: object) -> Generator[
     before its first step throws into what it runs, and into one that has not begun it would throw
     in vain.
     """
-    is_begun = False
+    is_begun = is_waiting = False
     while True:
         try:
             if not is_begun:
                 is_begun = True
                 yield
+            is_waiting = True
             yield waited
         except BaseException as error:  # noqa: BLE001 - it is the coroutine's, as a task would throw it.
+            if not is_waiting and isinstance(error, asyncio.CancelledError) and _cancel(waited):
+                continue
             try:
                 waited = coroutine.throw(error)
             except StopIteration:
