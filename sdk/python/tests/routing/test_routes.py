@@ -9,42 +9,9 @@ from ariane_record.names import TEMPLATE_TOPIC
 from ariane_sdk import MessageQueue, errors
 from ariane_sdk.client.session import Session
 from ariane_sdk.routing import routes as _routes
-from ariane_sdk.routing.name_servers import QUERIES_AT_ONCE, parse_addresses
+from ariane_sdk.routing.name_servers import QUERIES_AT_ONCE
 from ariane_sdk.routing.route import BrokerRoute, Route
 from ariane_sdk.runtime.clock import SystemClock
-
-
-@pytest.mark.parametrize(
-    ("text", "addresses"),
-    [
-        ("127.0.0.1:9876", ("127.0.0.1:9876",)),
-        ("a:1, b:2 ;c:3,", ("a:1", "b:2", "c:3")),
-        ("[::1]:9876", ("[::1]:9876",)),
-    ],
-)
-def test_addresses(text, addresses):
-    assert parse_addresses(text) == addresses
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        " , ",
-        "localhost",
-        ":9876",
-        "a:b",
-        "a:1,b",
-        "ftp://a:1",
-        "a b:1",
-        "a:0",
-        "a:65536",
-        "a:\u0661",
-    ],
-)
-def test_no_addresses(text):
-    with pytest.raises(errors.IllegalArgument):
-        parse_addresses(text)
 
 
 def test_queues_of_a_route_are_sorted_and_permitted():
