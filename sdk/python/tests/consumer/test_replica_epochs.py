@@ -118,6 +118,7 @@ def played(monkeypatch):
             QUEUE,
             READ,
             settings=plan.settings,
+            paused=set(),
             on_room=lambda: None,
             on_arrival=lambda _polled: None,
         )

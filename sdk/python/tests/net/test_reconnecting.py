@@ -101,7 +101,12 @@ async def test_pulls_are_back_a_quarter_of_the_outage_after_their_broker():
     queue = MessageQueue("orders", "broker-a", 0)
     loop.add(
         PolledQueue(
-            queue, 0, settings=SETTINGS, on_room=lambda: None, on_arrival=lambda _polled: None
+            queue,
+            0,
+            settings=SETTINGS,
+            paused=set(),
+            on_room=lambda: None,
+            on_arrival=lambda _polled: None,
         )
     )
     async with asyncio.timeout(60):

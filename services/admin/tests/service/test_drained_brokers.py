@@ -5,6 +5,7 @@ from types import SimpleNamespace
 from ariane.admin.v1.cluster_service_pb2 import ListBrokersRequest
 from ariane.broker.v1.broker_service_pb2 import GetBrokerStateResponse
 from ariane.namesrv.v1.route_pb2 import BrokerIdentity, BrokerLiveness
+from ariane.namesrv.v1.route_service_pb2 import ListBrokersResponse
 from ariane_admin.servicers.cluster import ClusterServicer
 from ariane_admin.servicers.rates import RateMemory
 from ariane_servicekit import Page
@@ -23,6 +24,12 @@ class Doors:
         if name_server == "first":
             return [liveness("broker-a")]
         return [liveness("broker-a", wiped=True), liveness("broker-b")]
+
+    def routes(self, name_server):
+        async def nobody_away(request, **options):
+            return ListBrokersResponse()
+
+        return SimpleNamespace(ListBrokers=nobody_away)
 
     def brokers(self, address):
         async def state(request, **options):

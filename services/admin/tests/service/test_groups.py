@@ -233,18 +233,16 @@ async def test_of_a_group_that_receives_is_told_what_is_in_hand_and_what_is_read
 async def test_a_stream_query_and_who_polls_beside_it_are_shown_as_what_they_are(
     cluster, groups, work, browser
 ):
-    async with (
-        PullConsumer(
-            cluster.name_servers, group="adm-kinds", subscriptions={work: "*"}, auto_commit=False
-        ),
-        aio.insecure_channel(cluster.brokers[0].address) as channel,
-    ):
+    async with aio.insecure_channel(cluster.brokers[0].address) as channel:
         store = OffsetServiceStub(channel).StoreConsumerOffsets
         offset = QueueConsumerOffset(topic=work, queue_id=0, queue_offset=1, rule=STORE_RULE_MOVE)
         told = StoreConsumerOffsetsRequest(
             consumer_group="adm-kinds", offsets=[offset], stream_engine="Spark 4.3.0"
         )
         await store(told)
+    async with PullConsumer(
+        cluster.name_servers, group="adm-kinds", subscriptions={work: "*"}, auto_commit=False
+    ):
         found = (await groups.GetGroup(group_pb.GetGroupRequest(consumer_group="adm-kinds"))).group
         page = (await browser.get("/groups?prefix=adm-kinds")).text
     assert group_row(found)["kind"] == ["pull", "Spark query"]

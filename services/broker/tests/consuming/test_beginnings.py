@@ -58,6 +58,7 @@ class Place:
             offset_queries=OffsetQueries(self.offsets, None, None, None),
             offset_deletion=None,
             members=members,
+            table=SimpleNamespace(members=lambda _: ()),
             unread=None,
         )
         self.servicer = OffsetServicer(

@@ -98,7 +98,7 @@ class Delays:
     def topic(self, name):
         return TopicConfig(topic=name, read_queue_count=2, write_queue_count=2)
 
-    def appended(self, queues, next_commit_log_offsets, _tag_codes=None):
+    def appended(self, queues, next_commit_log_offsets, _tag_codes=None, _counts=()):
         if queues[0].topic == "orders":
             self.on_appended()
 

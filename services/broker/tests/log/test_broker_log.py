@@ -19,7 +19,7 @@ class Arrived:
     def __init__(self):
         self.told = []
 
-    def appended(self, queues, next_commit_log_offsets, _tag_codes=None):
+    def appended(self, queues, next_commit_log_offsets, _tag_codes=None, _counts=()):
         self.told += zip(queues, next_commit_log_offsets, strict=True)
 
 
