@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -12,6 +13,7 @@ from ariane_broker.settings import BrokerSettings
 from ariane_namesrv.app import NamesrvApp
 from ariane_namesrv.settings import NamesrvSettings
 from ariane_sdk import ClusterClient, Tls
+from ariane_sdk.errors import ServiceUnavailable
 from ariane_servicekit import Address, StopRequest, serving
 from ariane_servicekit.security.caller import MemberKind
 from ariane_storage.testing.faulty_disk import FaultyDisk
@@ -104,7 +106,12 @@ class InProcessCluster:
 
         async def create() -> None:
             async with ClusterClient(self.name_servers) as client:
-                await client.create_topic(topic, queue_count=queue_count, fifo=fifo)
+                made = partial(client.create_topic, topic, queue_count=queue_count, fifo=fifo)
+                try:
+                    await made()
+                except ServiceUnavailable:
+                    # On a machine that is busy, a connection may take longer than a client waits.
+                    await made(exists_ok=True)
 
         self._loop_thread.call(create())
 
