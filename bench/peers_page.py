@@ -59,10 +59,9 @@ the first batches in a row to a topic are divided among its queues, so that all 
 group get some, and here no topic gets many in a row. With `spread_count=0`, which sends a batch to
 one queue, 256 topics took 0.97 times as many messages a second as one topic.
 
-**What is older.** Rows beside RocketMQ's Java client and its proxy, bare gRPC, and ourselves with
-one topic are of November 30, in three pairs. All others are of the dates below: gRPC's transport
-and the path of a batch have changed since, and a new run measures Kafka 4.4. Calls of small rows
-of many topics go beside one another only since then, which no row of 256 topics shows yet.
+**Days.** Rows are of several days, which are listed below. On November 29 and 30, gRPC's transport
+and the path of a batch changed, and calls of small rows of many topics go beside one another only
+since then. A new run measures Kafka 4.4.
 
 To repeat everything, run `make bench-peers`, which takes less than seventy-five minutes, or `make
 bench-peers QUICK=1`, which takes five. `make bench-peers ONLY="kafka latency"` runs some peers
@@ -173,6 +172,11 @@ def _measured_on(rows: Sequence[dict[str, Any]], runs: Mapping[str, Any]) -> Ite
     yield (
         f"{begin} to {end}; {machine}; pairs: {', '.join(map(str, pairs))}{word if quick else ''}."
     )
+    days: dict[str, set[str]] = {}
+    for row in rows:
+        days.setdefault(row["when"][:10], set()).add(row["against"])
+    if len(days) > 1:
+        yield "\n".join(f"- {day}: {'; '.join(sorted(days[day] - {'-'}))}" for day in sorted(days))
 
 
 def _passages(runs: Mapping[str, Any]) -> Iterator[str]:
