@@ -286,7 +286,9 @@ class AppendRecords:
         for (topic, queue_id), config in zip(queues, configs, strict=True):
             if config is None or parked is not None or queue_id >= config.plain_queue_count:
                 check_place(
-                    *(topic, queue_id, config),
+                    topic,
+                    queue_id,
+                    config,
                     is_delayed=parked is not None,
                     is_plain=rows.is_plain,
                 )
