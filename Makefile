@@ -78,7 +78,7 @@ site: $(STAMP) ## The documents and the Python API as a site with a search box, 
 
 .PHONY: bench
 bench: $(STAMP) ## Measure ourselves, as ratios to what the machine can do
-	@$(BIN)/python bench/run.py
+	@$(BIN)/python -m bench.run
 
 .PHONY: bench-peers
 bench-peers: $(STAMP) ## Measure ourselves beside RocketMQ, Kafka and others; QUICK=1, ONLY="kafka latency"

@@ -1,6 +1,6 @@
-"""All benchmarks of this folder, one after the other, in one table.
+"""What `make bench` measures, one after the other, in one table.
 
-    .venv/bin/python bench/run.py [--quick]
+    .venv/bin/python -m bench.run [--quick]
 
 Prints the table, keeps it in ``bench/results/`` and writes ``docs/benchmarks.md`` anew. A quick run
 only prints.
@@ -11,16 +11,10 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
-import append
-import columns
-import filters
-import latency
-import receive
-import served_filters
-import store
-import tls
-from measure import Row, table_of, write_results
-from page import write_page
+from bench.cluster import latency, receive, served_filters, tls
+from bench.measure import Row, table_of, write_results
+from bench.pages.benchmarks import write_page
+from bench.store import append, columns, filters, reading
 
 
 def main() -> None:
@@ -35,7 +29,7 @@ def main() -> None:
         "latency": latency.rows,
         "receive": receive.rows,
         "served_filters": served_filters.rows,
-        "store": store.rows,
+        "store": reading.rows,
         "tls": tls.rows,
     }
     measured: list[Row] = []

@@ -1,6 +1,6 @@
 """What senders and live consumers notice of groups that read a cold backlog, and how fast they do.
 
-    .venv/bin/python bench/backlog --folder /var/tmp/backlog [--gib 4] [--groups 1,4,16]
+    .venv/bin/python -m bench.backlog --folder /var/tmp/backlog [--gib 4] [--groups 1,4,16]
         [--read-mb 80 --reads 200] [--rocketmq]
 
 A broker has a backlog of 16 queues on its disk. Before each case its files are dropped from the
@@ -21,10 +21,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import ours
-import rocketmq
-from disk import Limits, device_of
-from table import BODY_BYTES, HEAD, QUEUES, cases_of, show
+from bench.backlog import ours, rocketmq
+from bench.backlog.disk import Limits, device_of
+from bench.backlog.table import BODY_BYTES, HEAD, QUEUES, cases_of, show
 
 
 @contextmanager

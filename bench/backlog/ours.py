@@ -13,19 +13,6 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from disk import Limits, drop, family, read_bytes, slowed
-from table import (
-    BODY_BYTES,
-    LAGGING_BEFORE_S,
-    LIVE,
-    LIVE_PER_S,
-    QUEUES,
-    TOPIC,
-    Case,
-    Measured,
-    median_and_p99,
-)
-
 from ariane_sdk import (
     ClusterClient,
     Message,
@@ -36,6 +23,18 @@ from ariane_sdk import (
     ReceivedMessage,
 )
 from ariane_servicekit.running.processes import LocalCluster
+from bench.backlog.disk import Limits, drop, family, read_bytes, slowed
+from bench.backlog.table import (
+    BODY_BYTES,
+    LAGGING_BEFORE_S,
+    LIVE,
+    LIVE_PER_S,
+    QUEUES,
+    TOPIC,
+    Case,
+    Measured,
+    median_and_p99,
+)
 
 NAME: Final = "ArianeMQ"
 BATCH: Final = 2000
@@ -134,7 +133,8 @@ async def start(role: str, **what: object) -> asyncio.subprocess.Process:
     """Start a peer and wait until it is ready."""
     peer = await asyncio.create_subprocess_exec(
         sys.executable,
-        str(Path(__file__).parent),
+        "-m",
+        "bench.backlog",
         "--peer",
         json.dumps({"role": role, **what}),
         stdout=asyncio.subprocess.PIPE,

@@ -14,8 +14,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from disk import Limits, drop, family, read_bytes, slowed
-from table import BODY_BYTES, LAGGING_BEFORE_S, LIVE, LIVE_PER_S, QUEUES, TOPIC, Case, Measured
+from bench.backlog.disk import Limits, drop, family, read_bytes, slowed
+from bench.backlog.table import (
+    BODY_BYTES,
+    LAGGING_BEFORE_S,
+    LIVE,
+    LIVE_PER_S,
+    QUEUES,
+    TOPIC,
+    Case,
+    Measured,
+)
 
 sys.path.append(str(Path(__file__).parents[1] / "peers"))
 

@@ -41,7 +41,6 @@ QUICK_S_MAX = 270.0
 WHOLE_S_MAX = 74 * 60.0
 """Of a run that would take longer, the legs are shorter."""
 LEG_SHARE_MIN = 0.4
-PAGE_PATH = ROOT / "bench" / "page.py"
 FREE_BYTES_MIN = 15 << 30
 SUSTAINED_FREE_BYTES_MIN = 60 << 30
 _STOPPED = 130
@@ -143,7 +142,11 @@ class Session:
         kept = {**run, **({"sides": sides} if sides else {})}
         keep_runs({peer.key: {"when": now(), "machine": machine(), **kept}})
         written = subprocess.run(
-            [sys.executable, str(PAGE_PATH)], check=False, capture_output=True, text=True
+            [sys.executable, "-m", "bench.pages.benchmarks"],
+            cwd=ROOT,
+            check=False,
+            capture_output=True,
+            text=True,
         )
         if written.returncode != 0:
             word = (written.stderr.strip().splitlines() or ["no word"])[-1]

@@ -1,12 +1,9 @@
-import importlib.util
 import json
-import sys
 import xml.etree.ElementTree as ET
-from pathlib import Path
 
 import pytest
 
-BENCH = Path(__file__).parents[2]
+from bench.pages import peers_page
 
 
 def row(work, against, ratio, floor):
@@ -20,13 +17,9 @@ def row(work, against, ratio, floor):
 
 @pytest.fixture
 def page(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "path", [str(BENCH), *sys.path])
-    spec = importlib.util.spec_from_file_location("peers_page", BENCH / "peers_page.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
     for name in ("ROWS_PATH", "RUNS_PATH", "PICTURES_PATH"):
-        monkeypatch.setattr(module, name, tmp_path / name)
-    return module
+        monkeypatch.setattr(peers_page, name, tmp_path / name)
+    return peers_page
 
 
 def test_nothing_is_said_before_anything_was_measured(page):

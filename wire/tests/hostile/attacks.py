@@ -2,7 +2,7 @@
 
 Each attack stands for a cost: the octets that one unit of it has are few, and what a careless
 server does for them is much. How much ours does is counted in the tests, and how an honest client
-fares meanwhile is measured in ``bench/wire_hostile.py``.
+fares meanwhile is measured in ``bench/wire/hostile.py``.
 """
 
 from __future__ import annotations
