@@ -27,7 +27,7 @@ from ariane_sdk import (
 from ariane_sdk.consumer.group.allocation import GroupFacts
 from ariane_sdk.consumer.group.sticky import divide
 
-GOLDEN = json.loads((Path(__file__).parents[1] / "golden/rocketmq_allocation.json").read_text())
+GOLDEN = json.loads((Path(__file__).parents[2] / "golden/rocketmq_allocation.json").read_text())
 
 
 def room_of(name):
