@@ -42,7 +42,7 @@ RUN_ELSEWHERE = {
 NOT_RUN = {
     r"^ariane spark ": "needs Java, and minutes: spark/pipelines/tests/ runs each once",
     r"^ariane broker ha elect ": "needs a set without a primary:"
-    " integration/scenarios/replicas/test_failover.py makes one",
+    " integration/scenarios/replicas/takeovers/test_failover.py makes one",
     r"^ariane broker forget ": "needs a broker that has left:"
     " services/admin/tests/commands/broker/test_broker_forget_command.py has one",
     r"^ariane (group running|message consume-again) ": "needs a live member:"

@@ -12,7 +12,7 @@ from numbered_writer import config
 
 from ariane_storage import FlushMode, Store
 
-HERE = Path(__file__).parent
+FAULTS = Path(__file__).parents[1]
 MESSAGES = 12
 
 pytestmark = [
@@ -24,7 +24,7 @@ pytestmark = [
 def run_under_strace(root: Path, injection: str) -> list[str]:
     command = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=fsync,fdatasync,msync"]
     command += ["-e", f"inject={injection}", sys.executable]
-    command += [str(HERE / "flush_until_refused.py"), str(root), str(MESSAGES)]
+    command += [str(FAULTS / "flush_until_refused.py"), str(root), str(MESSAGES)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert "Traceback" not in done.stderr or "StorePoisoned" in done.stderr, done.stderr
     return done.stdout.split("\n")[:-1]
@@ -36,7 +36,7 @@ def flush_calls(tmp_path_factory) -> tuple[str, int, int]:
     root = tmp_path_factory.mktemp("counted")
     trace = root / "trace"
     command = ["strace", "-f", "-qq", "-o", str(trace), "-e", "trace=fsync,fdatasync,msync,write"]
-    command += [sys.executable, str(HERE / "flush_until_refused.py"), str(root / "s"), "12"]
+    command += [sys.executable, str(FAULTS / "flush_until_refused.py"), str(root / "s"), "12"]
     subprocess.run(command, check=True, capture_output=True, timeout=60)
     before, _, after = trace.read_text().partition("ready")
     names = ("fsync(", "fdatasync(", "msync(")
@@ -49,7 +49,7 @@ def flush_calls(tmp_path_factory) -> tuple[str, int, int]:
 def test_every_acknowledgement_follows_a_sync_of_its_own(tmp_path: Path) -> None:
     trace = tmp_path / "trace"
     command = ["strace", "-f", "-qq", "-o", str(trace), "-e", "trace=fsync,fdatasync,msync,write"]
-    command += [sys.executable, str(HERE / "flush_until_refused.py")]
+    command += [sys.executable, str(FAULTS / "flush_until_refused.py")]
     command += [str(tmp_path / "store"), str(MESSAGES)]
     subprocess.run(command, check=True, capture_output=True, timeout=60)
 

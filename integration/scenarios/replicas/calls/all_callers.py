@@ -12,8 +12,6 @@ from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from call_table import CallTable
-
 from ariane_sdk import (
     ClusterClient,
     Message,
@@ -24,6 +22,7 @@ from ariane_sdk import (
     ReceiveConsumer,
 )
 from ariane_sdk.errors import ArianeError
+from integration.scenarios.replicas.calls.call_table import CallTable
 
 TOPIC = "jobs"
 REQUESTS = "questions"

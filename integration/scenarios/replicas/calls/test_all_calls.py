@@ -14,16 +14,22 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
-from all_callers import REQUESTS, TOPIC, Callers, bodies_in, until_all
-from call_table import CallTable
 from sqlalchemy import make_url
 
 from ariane_admin.cli import main as ariane
 from ariane_sdk import ClusterClient, QueueReader
 from ariane_sdk.errors import ArianeError, RouteNotFound
 from ariane_testkit.postgresql import PostgresqlUnavailable, running_postgresql
+from integration.scenarios.replicas.calls.all_callers import (
+    REQUESTS,
+    TOPIC,
+    Callers,
+    bodies_in,
+    until_all,
+)
+from integration.scenarios.replicas.calls.call_table import CallTable
 
-INTEGRATION = Path(__file__).parents[2]
+INTEGRATION = Path(__file__).parents[3]
 sys.path += [str(INTEGRATION / folder) for folder in ("partitions", "soak", "faults", "clients")]
 
 LEASE_S = 5.0

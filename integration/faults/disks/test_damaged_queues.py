@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_store_folder import cluster_in, read_all, send
 
 from ariane_sdk import Message, Producer
 from ariane_servicekit.running.processes import LocalCluster
 from ariane_storage.queues.consume_queue_entry import ENTRY, Entries
+from integration.faults.disks.test_store_folder import cluster_in, read_all, send
 
 pytestmark = pytest.mark.slow
 

@@ -1,7 +1,7 @@
 """The plug is pulled at random moments. Under synchronous flush no acknowledged record is lost;
 under asynchronous flush only a tail is, never something in the middle.
 
-    POWER_LOSS_SEED=7 .venv/bin/pytest integration/faults/test_power_loss.py
+    POWER_LOSS_SEED=7 .venv/bin/pytest integration/faults/power/test_power_loss.py
 
 What counts as acknowledged was said before the plug was pulled. The shutdown is a call to a file
 system that goes on running, unlike a machine without power: a ``fdatasync`` that it overtakes may

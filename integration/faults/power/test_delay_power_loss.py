@@ -1,6 +1,6 @@
 """The plug is pulled while messages wait and are delivered: each that was acknowledged comes once.
 
-    POWER_LOSS_SEED=7 .venv/bin/pytest integration/faults/test_delay_power_loss.py
+    POWER_LOSS_SEED=7 .venv/bin/pytest integration/faults/power/test_delay_power_loss.py
 
 Under synchronous flush. What was acknowledged while the plug was being pulled is left out: see
 ``test_power_loss``.

@@ -6,11 +6,11 @@ import asyncio
 import json
 
 import pytest
-from database_door import door_to
 from replica_group import in_sync, state_of
 
 from ariane_sdk import Message, Producer, QueueReader
 from ariane_testkit.postgresql import PostgresqlUnavailable, running_postgresql
+from integration.scenarios.replicas.databases.database_door import door_to
 
 LEASE_S = 2.5
 QUICK = ("--primary-lease-s", str(LEASE_S), "--replica-behind-s-max", "2")

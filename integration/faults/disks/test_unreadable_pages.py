@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 from lossy_file import LossyFile, can_lose_pages
-from test_store_folder import SEGMENT_BYTES, cluster_in, read_all, send
+
+from integration.faults.disks.test_store_folder import SEGMENT_BYTES, cluster_in, read_all, send
 
 pytestmark = pytest.mark.slow
 
