@@ -8,8 +8,7 @@ from ariane.broker.v1 import send_service_pb2 as send_pb
 from ariane.common.v1 import message_pb2 as message_pb
 from ariane_broker.receive.handing_out.group_runs import as_low_as_before, rows_in_turn
 from ariane_broker.receive.in_hand.queue_window import KEY_NONE
-
-from .receive_calls import Receiver, bodies
+from services.broker.tests.receive.receive_calls import Receiver, bodies
 
 KEYS = st.sampled_from([KEY_NONE, 1, 2, 3])
 
