@@ -21,7 +21,7 @@ import numpy as np
 
 from flight_demo.events import EventKind
 from flight_demo.flights import Flight
-from flight_demo.late import count_late
+from flight_demo.work.late import count_late
 
 
 @dataclass(frozen=True, slots=True)

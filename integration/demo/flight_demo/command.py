@@ -16,10 +16,10 @@ from ariane_sdk.errors import ArianeError
 from ariane_servicekit.errors import ProcessFailed
 from flight_demo.checks import require, totals_table
 from flight_demo.errors import DemoError
-from flight_demo.publish import Sabotage
 from flight_demo.run import RunOrders, run
 from flight_demo.selection import DAYS_OF_THE_YEAR, Selection
 from flight_demo.stages import Stages, display_for
+from flight_demo.work.publish import Sabotage
 
 _DONE, _FAILED, _INTERRUPTED = 0, 1, 130
 _WIDTH_WITHOUT_TERMINAL = 110

@@ -22,20 +22,20 @@ from ariane_servicekit.running.processes import LocalCluster
 from flight_demo.checks import Check
 from flight_demo.children import Child, child
 from flight_demo.closed_form import Expectation
-from flight_demo.delays import ReceivedStatistics, consume_statistics
 from flight_demo.events import FlightEvent, in_event_time_order, iter_events
-from flight_demo.failover import REPLICAS, Primaries
 from flight_demo.flights import Flight, package_folder, read_airlines, read_flights
-from flight_demo.group import MEMBERS, GroupTotals, consumer_group
-from flight_demo.late import consume_late, ways
 from flight_demo.machine import check_machine
 from flight_demo.picture import draw_delays
-from flight_demo.publish import Sabotage, publish, sabotaged
 from flight_demo.selection import Selection
-from flight_demo.spark_job import SparkOrders
 from flight_demo.stages import Stage, Stages
 from flight_demo.totals import Findings, SparkTotals, all_checks
-from flight_demo.uploads import upload_filters
+from flight_demo.work.delays import ReceivedStatistics, consume_statistics
+from flight_demo.work.failover import REPLICAS, Primaries
+from flight_demo.work.group import MEMBERS, GroupTotals, consumer_group
+from flight_demo.work.late import consume_late, ways
+from flight_demo.work.publish import Sabotage, publish, sabotaged
+from flight_demo.work.spark_job import SparkOrders
+from flight_demo.work.uploads import upload_filters
 
 FLIGHTS, DELAYS = "flights", "delays"
 BOARD, LATE_WATCHERS, STATISTICIANS = "departure-board", "late-watchers", "statisticians"
@@ -164,7 +164,7 @@ def _spark_child(orders: SparkOrders, folder: Path) -> AbstractAsyncContextManag
     orders.folder.mkdir()
     return child(
         "spark",
-        "flight_demo.spark_job",
+        "flight_demo.work.spark_job",
         orders.to_arguments(),
         folder=folder,
         environment={"TMPDIR": str(orders.folder)},

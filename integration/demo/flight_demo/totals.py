@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from flight_demo.checks import Check, Promise
 from flight_demo.closed_form import WHOLE_YEAR, Expectation
-from flight_demo.delays import ReceivedStatistics
 from flight_demo.events import EventKind
-from flight_demo.failover import KILLS
-from flight_demo.group import GroupTotals
+from flight_demo.work.delays import ReceivedStatistics
+from flight_demo.work.failover import KILLS
+from flight_demo.work.group import GroupTotals
 
 
 @dataclass(frozen=True, slots=True)

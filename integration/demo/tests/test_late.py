@@ -7,10 +7,10 @@ import pytest
 from flight_demo.errors import UploadFailed
 from flight_demo.events import in_event_time_order, iter_events
 from flight_demo.flights import package_folder, read_flights
-from flight_demo.late import CONDITION, consume_late, count_late, ways
-from flight_demo.publish import publish
 from flight_demo.stages import LineDisplay, Stages
-from flight_demo.uploads import answer_of, upload_filters
+from flight_demo.work.late import CONDITION, consume_late, count_late, ways
+from flight_demo.work.publish import publish
+from flight_demo.work.uploads import answer_of, upload_filters
 from rich.console import Console
 
 from ariane_sdk import ClusterClient, Producer, Uploaded

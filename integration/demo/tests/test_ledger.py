@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 from flight_demo.events import in_event_time_order, iter_events
-from flight_demo.ledger import Ledger, LedgerTotals
 from flight_demo.selection import Selection
+from flight_demo.work.ledger import Ledger, LedgerTotals
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 import pytest
 from flight_demo.events import FlightEvent
-from flight_demo.publish import Sabotage, sabotaged
+from flight_demo.work.publish import Sabotage, sabotaged
 
 
 def events(text):

@@ -1,4 +1,4 @@
-"""One member of the consumer group, a process of its own (``python -m flight_demo.member``).
+"""One member of the consumer group, a process of its own (``python -m flight_demo.work.member``).
 
 It writes ``assigned`` when its queues change, ``progress`` when it has some, and ``totals`` last;
 it reads ``go`` (let messages through) and ``stop``. It joins while the topic is empty and holds
@@ -17,7 +17,7 @@ from pathlib import Path
 
 from ariane_sdk import PushConsumer, ReceivedMessage
 from flight_demo.children import perform, say
-from flight_demo.ledger import Ledger
+from flight_demo.work.ledger import Ledger
 
 _SECONDS_BETWEEN_REPORTS = 0.1
 _LISTENER_BATCH = 1000

@@ -13,9 +13,9 @@ import numpy as np
 
 from flight_demo.children import Child, child
 from flight_demo.errors import GroupStalled
-from flight_demo.ledger import LedgerTotals
-from flight_demo.member import MemberOrders
 from flight_demo.stages import Stage
+from flight_demo.work.ledger import LedgerTotals
+from flight_demo.work.member import MemberOrders
 
 MEMBERS = 2
 
@@ -178,7 +178,10 @@ async def consumer_group(
             )
             process = await stack.enter_async_context(
                 child(
-                    f"member-{number}", "flight_demo.member", orders.to_arguments(), folder=folder
+                    f"member-{number}",
+                    "flight_demo.work.member",
+                    orders.to_arguments(),
+                    folder=folder,
                 )
             )
             members.append(_Member(process, orders.seen_path))

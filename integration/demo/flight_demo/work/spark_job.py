@@ -1,4 +1,4 @@
-"""Spark's part, a process of its own (``python -m flight_demo.spark_job``).
+"""Spark's part, a process of its own (``python -m flight_demo.work.spark_job``).
 
 It starts a session, which takes some seconds, and waits for the line ``go``. Then it reads the
 topic ``flights`` once, works out how late each carrier's flights left, in each month and in the

@@ -1,0 +1,1 @@
+"""What the cluster does with the events: sending, consuming, filters, Spark, kills."""
