@@ -5,14 +5,14 @@ import asyncio
 import pytest
 
 from ariane_gateway.brokers.portrait import Wanted
-from ariane_gateway.brokers.receive_calls import Delivery, Wish
+from ariane_gateway.brokers.receive_calls import Delivery, ReceiveOrder
 from ariane_gateway.receiving.open_holds import OpenHolds
 from ariane_gateway.receiving.receiving import Receiving
 from ariane_gateway.receiving.shared_holds import SharedHolds
 from ariane_gateway.refusal_kinds import Refusal
 from ariane_gateway.refusals import Refused
 
-WISH = Wish("billing", Wanted("orders"), "one", 32, 60.0)
+ORDER = ReceiveOrder("billing", Wanted("orders"), "one", 32, 60.0)
 
 
 class Broker:
@@ -45,6 +45,6 @@ async def receiving_from():
 async def test_messages_are_kept_although_their_broker_was_busy(receiving_from):
     broker = Broker(Refusal.BUSY, Refusal.NO_ANSWER)
     deliveries = [Delivery(None, "orders", b"receipt", 1, 0)] * 2
-    receiving_from(broker).keep("broker-a", WISH, deliveries)
+    receiving_from(broker).keep("broker-a", ORDER, deliveries)
     async with asyncio.timeout(30):
         assert await broker.kept == ("broker-a", "orders", "billing", "one", [b"receipt"])

@@ -66,10 +66,10 @@ class OneMessage:
     def __init__(self):
         self.back = []
 
-    async def receive(self, broker_name, wish, hold_s):
+    async def receive(self, broker_name, order, hold_s):
         return ["a delivery"]
 
-    def give_back(self, broker_name, wish, deliveries):
+    def give_back(self, broker_name, order, deliveries):
         self.back += deliveries
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from ariane_gateway.brokers.acting import USER
 from ariane_gateway.brokers.portrait import Wanted
-from ariane_gateway.brokers.receive_calls import Wish
+from ariane_gateway.brokers.receive_calls import ReceiveOrder
 from ariane_gateway.receiving.shared_holds import LEADERS_MAX, SharedHolds
 from ariane_gateway.refusal_kinds import Refusal
 from ariane_gateway.refusals import Refused
@@ -20,9 +20,9 @@ class Broker:
         self.held = []
         self.cancelled = 0
 
-    async def receive(self, broker_name, wish, hold_s):
+    async def receive(self, broker_name, order, hold_s):
         call = SimpleNamespace(
-            wish=wish, hold_s=hold_s, answer=asyncio.get_running_loop().create_future()
+            order=order, hold_s=hold_s, answer=asyncio.get_running_loop().create_future()
         )
         self.held.append(call)
         try:
@@ -42,8 +42,8 @@ class Clock:
         return self.now_s
 
 
-def wish(client, attempt_id="", topic="orders"):
-    return Wish("billing", Wanted(topic), client, 32, 30.0, attempt_id=attempt_id)
+def order(client, attempt_id="", topic="orders"):
+    return ReceiveOrder("billing", Wanted(topic), client, 32, 30.0, attempt_id=attempt_id)
 
 
 async def settle():
@@ -73,7 +73,7 @@ async def call(shared):
 
     def begin(client, hold_s=20.0, user="", **options):
         USER.set(user)
-        task = asyncio.ensure_future(shared.receive("broker-a", wish(client, **options), hold_s))
+        task = asyncio.ensure_future(shared.receive("broker-a", order(client, **options), hold_s))
         tasks.append(task)
         return task
 
@@ -95,7 +95,7 @@ async def test_a_call_is_held_later_where_brokers_have_been_slow_to_answer(broke
         call(f"client-{number}")
         await settle()
     # The third one comes when the first one has no answer for longer than brokers take.
-    assert [each.wish.client_id for each in broker.held] == ["client-1", "client-2"]
+    assert [each.order.client_id for each in broker.held] == ["client-1", "client-2"]
 
 
 async def test_one_call_is_held_for_all_and_the_next_leads_when_it_ends(
@@ -106,20 +106,20 @@ async def test_one_call_is_held_for_all_and_the_next_leads_when_it_ends(
     clock.now_s = 1.0  # It is held by now.
     calls += [call(f"client-{number}") for number in (1, 2, 3)]
     await settle()
-    assert [each.wish.client_id for each in broker.held] == ["client-0"]
+    assert [each.order.client_id for each in broker.held] == ["client-0"]
     broker.held[0].answer.set_result(["a"])
     await settle()
     assert calls[0].result() == ["a"]
     # There may be more: two lead, for the rest of their time.
-    assert [each.wish.client_id for each in broker.held] == ["client-1", "client-2"]
+    assert [each.order.client_id for each in broker.held] == ["client-1", "client-2"]
     clock.now_s = 15.0
     broker.held[0].answer.set_result([])
     await settle()
     assert calls[1].result() == []
-    assert [each.wish.client_id for each in broker.held] == ["client-2"]
+    assert [each.order.client_id for each in broker.held] == ["client-2"]
     broker.held[0].answer.set_result(["b"])
     await settle()
-    assert [(each.wish.client_id, each.hold_s) for each in broker.held] == [("client-3", 6.0)]
+    assert [(each.order.client_id, each.hold_s) for each in broker.held] == [("client-3", 6.0)]
     assert shared.leading == 1
 
 
@@ -137,7 +137,7 @@ async def test_who_wants_something_else_waits_for_nobody(broker, clock, call):
     call("client-1", topic="bills")
     call("client-2", hold_s=0.0)
     await settle()
-    assert [each.wish.client_id for each in broker.held] == ["client-0", "client-1", "client-2"]
+    assert [each.order.client_id for each in broker.held] == ["client-0", "client-1", "client-2"]
 
 
 async def test_users_wait_apart_for_each_is_judged_by_his_own_rights(broker, clock, call):
@@ -145,7 +145,7 @@ async def test_users_wait_apart_for_each_is_judged_by_his_own_rights(broker, clo
         clock.now_s = now_s
         call(f"client-of-{user}", user=user)
         await settle()
-    assert [each.wish.client_id for each in broker.held] == ["client-of-anna", "client-of-bert"]
+    assert [each.order.client_id for each in broker.held] == ["client-of-anna", "client-of-bert"]
 
 
 async def test_the_place_of_a_client_that_leaves_goes_to_the_next(broker, clock, call):
@@ -158,7 +158,7 @@ async def test_the_place_of_a_client_that_leaves_goes_to_the_next(broker, clock,
     first.cancel()
     await settle()
     assert broker.cancelled == 1
-    assert [each.wish.client_id for each in broker.held] == ["client-2"]
+    assert [each.order.client_id for each in broker.held] == ["client-2"]
     broker.held[0].answer.set_exception(Refused(Refusal.BUSY, "too much"))
     with pytest.raises(Refused):
         await third
@@ -169,7 +169,7 @@ async def test_a_follower_whose_time_is_over_gets_nothing(broker, clock, call, s
     await settle()
     clock.now_s = 1.0
     assert await call("client-1", hold_s=0.01) == []
-    assert [each.wish.client_id for each in broker.held] == ["client-0"]
+    assert [each.order.client_id for each in broker.held] == ["client-0"]
 
 
 async def test_a_repeated_attempt_does_not_wait_for_its_turn(broker, clock, call):
@@ -183,4 +183,4 @@ async def test_a_repeated_attempt_does_not_wait_for_its_turn(broker, clock, call
     call("client-0", attempt_id="first")
     call("client-2", attempt_id="other")
     await settle()
-    assert [each.wish.client_id for each in broker.held] == ["client-1", "client-0"]
+    assert [each.order.client_id for each in broker.held] == ["client-1", "client-0"]

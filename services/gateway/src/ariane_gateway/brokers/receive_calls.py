@@ -11,14 +11,7 @@ import numpy as np
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import DecodeError
 
-from ariane.broker.v1.receive_service_pb2 import (
-    KeepInvisibleRequest,
-    Nack,
-    ReceiveOrder,
-    ReceiveRecordsRequest,
-    RecordSettlement,
-    SettleRecordsRequest,
-)
+from ariane.broker.v1 import receive_service_pb2 as receive_pb
 from ariane_gateway.brokers.acting import USER
 from ariane_gateway.brokers.cluster import Cluster
 from ariane_gateway.brokers.filters import subscription_of
@@ -40,7 +33,7 @@ ANSWER_S: Final = 5.0
 _RANGE: Final = struct.Struct("<qq")
 
 
-class Wish(NamedTuple):
+class ReceiveOrder(NamedTuple):
     """What a consumer wants of one broker."""
 
     group: str
@@ -106,21 +99,21 @@ class ReceiveCalls:
         self._batches: SettleBatches[_BatchKey, Settlement, Refused | None]
         self._batches = SettleBatches(self._settle)
 
-    async def receive(self, broker_name: str, wish: Wish, hold_s: float) -> list[Delivery]:
+    async def receive(self, broker_name: str, order: ReceiveOrder, hold_s: float) -> list[Delivery]:
         """Receive messages of a broker; none if the hold time ended.
 
         Raises:
             Refused: The broker refused, or did not answer.
         """
-        address = await self._cluster.primary(broker_name, wish.wanted.topic)
-        request = ReceiveRecordsRequest(order=_order_of(wish, hold_s))
+        address = await self._cluster.primary(broker_name, order.wanted.topic)
+        request = receive_pb.ReceiveRecordsRequest(order=_message_of(order, hold_s))
         call = self._cluster.acting.receive_records(address, request, hold_s + ANSWER_S)
         try:
             answer = await answer_of(call, f"broker {broker_name}")
             queues = receive_answer(answer)
             return [one for queue in queues for one in _deliveries(queue, broker_name)]
         except CallError as error:
-            self._cluster.doubt(error, wish.wanted.topic)
+            self._cluster.doubt(error, order.wanted.topic)
             raise refused_by(error) from error
         except (DecodeError, RecordCorrupted) as error:
             raise refused_by(RecordDamaged(f"broker {broker_name}: {error}")) from error
@@ -134,7 +127,9 @@ class ReceiveCalls:
             Refused: The broker refused, or did not answer.
         """
         address = await self._cluster.primary(broker_name, topic)
-        request = KeepInvisibleRequest(consumer_group=group, client_id=client_id, receipts=receipts)
+        request = receive_pb.KeepInvisibleRequest(
+            consumer_group=group, client_id=client_id, receipts=receipts
+        )
         call = self._cluster.acting.receiving(address).KeepInvisible(
             request, timeout=self._cluster.timeout_s
         )
@@ -185,7 +180,7 @@ class ReceiveCalls:
         """Settle messages of one broker; those of a share have one receipt and one outcome."""
         broker_name, topic, group, _ = key
         address = await self._cluster.primary(broker_name, topic)
-        request = SettleRecordsRequest(
+        request = receive_pb.SettleRecordsRequest(
             consumer_group=group, settlements=map(_settlement_of, shares)
         )
         call = self._cluster.acting.receiving(address).SettleRecords(
@@ -205,17 +200,17 @@ class ReceiveCalls:
         ]
 
 
-def _order_of(wish: Wish, hold_s: float) -> ReceiveOrder:
-    return ReceiveOrder(
-        consumer_group=wish.group,
-        client_id=wish.client_id,
-        subscriptions=[subscription_of(wish.wanted)],
-        message_count_max=wish.count_max,
-        invisible_duration=_duration(wish.invisible_s),
+def _message_of(order: ReceiveOrder, hold_s: float) -> receive_pb.ReceiveOrder:
+    return receive_pb.ReceiveOrder(
+        consumer_group=order.group,
+        client_id=order.client_id,
+        subscriptions=[subscription_of(order.wanted)],
+        message_count_max=order.count_max,
+        invisible_duration=_duration(order.invisible_s),
         hold_duration=_duration(hold_s),
-        by_priority=wish.by_priority,
-        several_of_a_group=wish.several_of_a_group,
-        attempt_id=wish.attempt_id,
+        by_priority=order.by_priority,
+        several_of_a_group=order.several_of_a_group,
+        attempt_id=order.attempt_id,
     )
 
 
@@ -231,12 +226,12 @@ def _shares_of(settlements: Sequence[Settlement]) -> list[list[int]]:
     return [*done.values(), *others]
 
 
-def _settlement_of(share: Sequence[Settlement]) -> RecordSettlement:
+def _settlement_of(share: Sequence[Settlement]) -> receive_pb.RecordSettlement:
     settlement = share[0]
     ranges = b"".join([_RANGE.pack(each.queue_offset, 1) for each in share])
-    wanted = RecordSettlement(receipt=settlement.receipt, ranges=ranges)
+    wanted = receive_pb.RecordSettlement(receipt=settlement.receipt, ranges=ranges)
     if settlement.dead_letter:
-        wanted.nack.CopyFrom(Nack(dead_letter=True))
+        wanted.nack.CopyFrom(receive_pb.Nack(dead_letter=True))
     elif settlement.invisible_s is not None:
         wanted.invisible_duration.CopyFrom(_duration(settlement.invisible_s))
     return wanted

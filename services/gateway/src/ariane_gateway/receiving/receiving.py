@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Coroutine, Sequence
 from typing import Any, Final
 
-from ariane_gateway.brokers.receive_calls import Delivery, ReceiveCalls, Settlement, Wish
+from ariane_gateway.brokers.receive_calls import Delivery, ReceiveCalls, ReceiveOrder, Settlement
 from ariane_gateway.patience import once_answered
 from ariane_gateway.receiving.open_holds import OpenHolds
 from ariane_gateway.receiving.shared_holds import SharedHolds
@@ -28,33 +28,37 @@ class Receiving:
         self._holds = holds
         self._in_work: set[asyncio.Task[None]] = set()
 
-    async def receive(self, broker_name: str, wish: Wish, hold_s: float) -> list[Delivery]:
+    async def receive(self, broker_name: str, order: ReceiveOrder, hold_s: float) -> list[Delivery]:
         """Receive messages; none when the hold time ended, or the gateway stops.
 
         Raises:
             Refused: The broker refused, or did not answer.
         """
-        receiving = self._shared.receive(broker_name, wish, min(hold_s, HOLD_S_MAX))
+        receiving = self._shared.receive(broker_name, order, min(hold_s, HOLD_S_MAX))
         return await self._holds.hold(receiving) or []
 
     async def pause(self, seconds: float) -> None:
         """Hold a receive that gets nothing, unless the gateway stops."""
         await self._holds.hold(asyncio.sleep(seconds))
 
-    def keep(self, broker_name: str, wish: Wish, deliveries: Sequence[Delivery]) -> None:
+    def keep(self, broker_name: str, order: ReceiveOrder, deliveries: Sequence[Delivery]) -> None:
         """Have messages kept invisible while their client lives, from soon on.
 
         The client does not wait for it: without it, the messages only come again sooner.
         """
-        self._do_soon(self._keep(broker_name, wish, deliveries))
+        self._do_soon(self._keep(broker_name, order, deliveries))
 
-    def give_back(self, broker_name: str, wish: Wish, deliveries: Sequence[Delivery]) -> None:
+    def give_back(
+        self, broker_name: str, order: ReceiveOrder, deliveries: Sequence[Delivery]
+    ) -> None:
         """Show messages to others at once whose client did not take them."""
-        self._do_soon(self._settle(broker_name, wish, deliveries, invisible_s=0.0))
+        self._do_soon(self._settle(broker_name, order, deliveries, invisible_s=0.0))
 
-    def give_up(self, broker_name: str, wish: Wish, deliveries: Sequence[Delivery]) -> None:
+    def give_up(
+        self, broker_name: str, order: ReceiveOrder, deliveries: Sequence[Delivery]
+    ) -> None:
         """Make dead letters of messages that nobody can read."""
-        self._do_soon(self._settle(broker_name, wish, deliveries, dead_letter=True))
+        self._do_soon(self._settle(broker_name, order, deliveries, dead_letter=True))
 
     async def close(self) -> None:
         """Give up what is under way."""
@@ -67,21 +71,23 @@ class Receiving:
         self._in_work.add(task)
         task.add_done_callback(self._in_work.discard)
 
-    async def _keep(self, broker_name: str, wish: Wish, deliveries: Sequence[Delivery]) -> None:
+    async def _keep(
+        self, broker_name: str, order: ReceiveOrder, deliveries: Sequence[Delivery]
+    ) -> None:
         receipts = list(dict.fromkeys(each.receipt for each in deliveries))
-        topic, group = wish.wanted.topic, wish.group
+        topic, group = order.wanted.topic, order.group
         try:
             await once_answered(
-                lambda: self._calls.keep(broker_name, topic, group, wish.client_id, receipts),
-                wait_s=wish.invisible_s,
+                lambda: self._calls.keep(broker_name, topic, group, order.client_id, receipts),
+                wait_s=order.invisible_s,
             )
         except Refused as refused:
-            _log.info("messages_not_kept", client=wish.client_id, cause=refused.text)
+            _log.info("messages_not_kept", client=order.client_id, cause=refused.text)
 
     async def _settle(
         self,
         broker_name: str,
-        wish: Wish,
+        order: ReceiveOrder,
         deliveries: Sequence[Delivery],
         *,
         invisible_s: float | None = None,
@@ -92,6 +98,6 @@ class Receiving:
             for each in deliveries
         ]
         try:
-            await self._calls.settle(broker_name, wish.wanted.topic, wish.group, settlements)
+            await self._calls.settle(broker_name, order.wanted.topic, order.group, settlements)
         except Refused as refused:
-            _log.info("messages_not_settled", client=wish.client_id, cause=refused.text)
+            _log.info("messages_not_settled", client=order.client_id, cause=refused.text)

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from ariane_gateway.brokers.acting import USER
-from ariane_gateway.brokers.receive_calls import Delivery, ReceiveCalls, Wish
+from ariane_gateway.brokers.receive_calls import Delivery, ReceiveCalls, ReceiveOrder
 
 HELD_S: Final = 0.01
 """A call that has no answer for so long is held: brokers answer others sooner."""
@@ -84,7 +84,7 @@ class SharedHolds:
         """How many calls are at brokers."""
         return sum(len(line.leaders) for line in self._lines.values())
 
-    async def receive(self, broker_name: str, wish: Wish, hold_s: float) -> list[Delivery]:
+    async def receive(self, broker_name: str, order: ReceiveOrder, hold_s: float) -> list[Delivery]:
         """Receive messages of a broker; none if the hold time ended.
 
         Raises:
@@ -93,36 +93,36 @@ class SharedHolds:
         key = (
             USER.get(),
             broker_name,
-            wish.group,
-            wish.wanted,
-            wish.count_max,
-            wish.invisible_s,
-            wish.by_priority,
-            wish.several_of_a_group,
+            order.group,
+            order.wanted,
+            order.count_max,
+            order.invisible_s,
+            order.by_priority,
+            order.several_of_a_group,
         )
         line = self._lines.setdefault(key, _Line())
         deadline_s = self._monotonic() + hold_s
         line.call_count += 1
-        waits = hold_s > 0 and not self._is_repeated(wish)
+        waits = hold_s > 0 and not self._is_repeated(order)
         try:
             if waits and line.is_crowded(self._monotonic(), self._held_s):
                 if not await _turn_of(line, hold_s):
                     return []
                 hold_s = max(0.0, deadline_s - self._monotonic())
-            return await self._lead(line, broker_name, wish, hold_s)
+            return await self._lead(line, broker_name, order, hold_s)
         finally:
             line.call_count -= 1
             if not line.call_count:
                 del self._lines[key]
 
     async def _lead(
-        self, line: _Line, broker_name: str, wish: Wish, hold_s: float
+        self, line: _Line, broker_name: str, order: ReceiveOrder, hold_s: float
     ) -> list[Delivery]:
         began_s = self._monotonic()
         line.leaders.append(began_s)
         deliveries: list[Delivery] = []
         try:
-            deliveries = await self._calls.receive(broker_name, wish, hold_s)
+            deliveries = await self._calls.receive(broker_name, order, hold_s)
             return deliveries
         finally:
             line.leaders.remove(began_s)
@@ -138,11 +138,11 @@ class SharedHolds:
     def _held_s(self) -> float:
         return max(HELD_S, HELD_TIMES * self._answer_s)
 
-    def _is_repeated(self, wish: Wish) -> bool:
+    def _is_repeated(self, order: ReceiveOrder) -> bool:
         """Whether an attempt was here before; notes it."""
-        if not wish.attempt_id:
+        if not order.attempt_id:
             return False
-        attempt = wish.group, wish.attempt_id
+        attempt = order.group, order.attempt_id
         if attempt in self._attempts:
             return True
         if len(self._attempts) >= ATTEMPTS_MAX:

@@ -11,7 +11,7 @@ from google.protobuf.duration_pb2 import Duration
 from apache.rocketmq.v2 import service_pb2 as pb
 from apache.rocketmq.v2.definition_pb2 import Code, Status
 from ariane.common.v1.error_reason_pb2 import ErrorReason
-from ariane_gateway.brokers.receive_calls import Delivery, Wish
+from ariane_gateway.brokers.receive_calls import Delivery, ReceiveOrder
 from ariane_gateway.clients.client_table import ClientTable
 from ariane_gateway.receiving.receiving import Receiving
 from ariane_gateway.receiving.settling import Settling
@@ -75,9 +75,9 @@ class ReceivingCalls:
             # Its messages are kept while it lives: this is a sign of life, too.
             self._clients.heard(*caller.identity)
         try:
-            wish = _wish_of(request, caller)
+            order = _order_of(request, caller)
             deliveries = await self._receiving.receive(
-                broker_name, wish, _hold_s(request, caller.time_s)
+                broker_name, order, _hold_s(request, caller.time_s)
             )
         except (Refused, Illegal) as error:
             waited_s = now_s() - began_s
@@ -94,7 +94,7 @@ class ReceivingCalls:
                 await write(self._answers(deliveries, request, damaged))
         except BaseException as error:
             # The client is gone, or waits no longer.
-            self._receiving.give_back(broker_name, wish, deliveries)
+            self._receiving.give_back(broker_name, order, deliveries)
             if isinstance(error, TimeoutError):
                 raise ServiceError(
                     ErrorReason.ERROR_REASON_DEADLINE_PASSED, "the client takes no messages"
@@ -102,9 +102,9 @@ class ReceivingCalls:
             raise
         # Not before the client took the answer, as far as this end can know.
         if request.auto_renew:
-            self._receiving.keep(broker_name, wish, deliveries)
+            self._receiving.keep(broker_name, order, deliveries)
         if damaged:
-            self._receiving.give_up(broker_name, wish, damaged)
+            self._receiving.give_up(broker_name, order, damaged)
 
     async def refuse(
         self,
@@ -209,7 +209,7 @@ class ReceivingCalls:
         yield last
 
 
-def _wish_of(request: pb.ReceiveMessageRequest, caller: Caller) -> Wish:
+def _order_of(request: pb.ReceiveMessageRequest, caller: Caller) -> ReceiveOrder:
     if not 0 <= request.batch_size <= COUNT_MAX:
         raise Illegal(Code.BAD_REQUEST, f"batch size {request.batch_size}; at most {COUNT_MAX}")
     if len(request.attempt_id) > ATTEMPT_ID_LENGTH_MAX:
@@ -221,7 +221,7 @@ def _wish_of(request: pb.ReceiveMessageRequest, caller: Caller) -> Wish:
         invisible_s = _seconds(request.invisible_duration)
         if not INVISIBLE_S_MIN <= invisible_s <= INVISIBLE_S_MAX:
             raise Illegal(Code.ILLEGAL_INVISIBLE_TIME, "an invisible time is 1 s to 12 h")
-    return Wish(
+    return ReceiveOrder(
         group_of(request.group),
         wanted_of(request.message_queue.topic, request.filter_expression),
         caller.client_id,
