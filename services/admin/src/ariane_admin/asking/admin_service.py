@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from ariane_admin.asking.cluster_doors import all_pages, answer_of, answer_to_question
+from ariane_admin.asking.cluster_doors import all_pages, answer_from, answer_of
 from ariane_admin.asking.connection import ADMIN_VARIABLE, DEFAULT_ADMIN, address_of, run_async
 from ariane_admin.terminal.output import first_of
 from ariane_sdk import ClusterClient
@@ -68,8 +68,9 @@ def answer_of_admin(
 
     async def ask() -> _Answer:
         async with admin_channel(admin) as channel:
-            call = method(channel)(request, timeout=ADMIN_SECONDS_MAX)
-            return await answer_to_question(call, f"admin {admin}")
+            return await answer_from(
+                f"admin {admin}", method(channel), request, seconds_max=ADMIN_SECONDS_MAX
+            )
 
     return run_async(ask())
 
@@ -85,10 +86,21 @@ def changed_by_admin(
 
     async def ask() -> _Answer:
         async with admin_channel(admin) as channel:
-            call = method(channel)(request, timeout=ADMIN_SECONDS_MAX, metadata=own_name())
-            return await answer_of(call, f"admin {admin}")
+            return await changed_through(admin, method(channel), request)
 
     return run_async(ask())
+
+
+async def changed_through(
+    admin: str, method: Callable[..., Awaitable[_Answer]], request: Message
+) -> _Answer:
+    """One of several changes over a channel to admin, in the name of the local user.
+
+    Raises:
+        CallError: Admin refused or did not answer.
+    """
+    call = method(request, timeout=ADMIN_SECONDS_MAX, metadata=own_name())
+    return await answer_of(call, f"admin {admin}")
 
 
 def entries_of_admin(

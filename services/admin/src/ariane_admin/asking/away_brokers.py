@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 from ariane.namesrv.v1.route_pb2 import AwayBroker
 from ariane.namesrv.v1.route_service_pb2 import ListBrokersRequest
-from ariane_admin.asking.cluster_doors import ClusterDoors, answer_to_question
+from ariane_admin.asking.cluster_doors import ClusterDoors, answer_from
 from ariane_sdk.errors import CallError
 
 
@@ -28,9 +28,15 @@ async def away_brokers(
     async def ask(address: str) -> Collection[AwayBroker]:
         # Each page has all of them.
         request = ListBrokersRequest(page_size=1, cluster_name=cluster_name)
-        call = doors.routes(address).ListBrokers(request, timeout=seconds_max)
         try:
-            return (await answer_to_question(call, f"name server {address}")).away_brokers
+            return (
+                await answer_from(
+                    f"name server {address}",
+                    doors.routes(address).ListBrokers,
+                    request,
+                    seconds_max=seconds_max,
+                )
+            ).away_brokers
         except CallError:
             return ()
 

@@ -15,14 +15,7 @@ from ariane.replication.v1.replica_set_service_pb2 import (
     GetReplicaSetRequest,
     GetReplicaSetResponse,
 )
-from ariane_admin.asking.cluster_doors import (
-    CALL_SECONDS_MAX,
-    ClusterDoors,
-    NamedBroker,
-    all_pages,
-    answer_to_question,
-    broker_peer,
-)
+from ariane_admin.asking.cluster_doors import ClusterDoors, NamedBroker, all_pages, answer_from
 from ariane_sdk.errors import CallError
 
 
@@ -32,10 +25,9 @@ async def broker_state(doors: ClusterDoors, broker: NamedBroker) -> GetBrokerSta
     Raises:
         CallError: It refused or did not answer.
     """
-    call = doors.brokers(broker.address).GetBrokerState(
-        GetBrokerStateRequest(), timeout=CALL_SECONDS_MAX
+    return await answer_from(
+        broker, doors.brokers(broker.address).GetBrokerState, GetBrokerStateRequest()
     )
-    return await answer_to_question(call, broker_peer(broker))
 
 
 async def replica_set_of(doors: ClusterDoors, broker: NamedBroker) -> GetReplicaSetResponse | None:
@@ -44,11 +36,10 @@ async def replica_set_of(doors: ClusterDoors, broker: NamedBroker) -> GetReplica
     Raises:
         CallError: It refused or did not answer.
     """
-    call = doors.replica_sets(broker.address).GetReplicaSet(
-        GetReplicaSetRequest(), timeout=CALL_SECONDS_MAX
-    )
     try:
-        return await answer_to_question(call, broker_peer(broker))
+        return await answer_from(
+            broker, doors.replica_sets(broker.address).GetReplicaSet, GetReplicaSetRequest()
+        )
     except CallError as error:
         if error.reason == "FEATURE_NOT_AVAILABLE":
             return None
@@ -64,10 +55,9 @@ async def queue_bounds(
         TopicNotFound: It does not carry the topic.
         CallError: It refused or did not answer.
     """
-    call = doors.pulls(broker.address).ListQueueBounds(
-        ListQueueBoundsRequest(topic=topic), timeout=CALL_SECONDS_MAX
+    answer: ListQueueBoundsResponse = await answer_from(
+        broker, doors.pulls(broker.address).ListQueueBounds, ListQueueBoundsRequest(topic=topic)
     )
-    answer: ListQueueBoundsResponse = await answer_to_question(call, broker_peer(broker))
     return answer.queues
 
 

@@ -31,6 +31,8 @@ from ariane_sdk.translation import error_from_rpc
 from ariane_wire import AddressSources
 
 if TYPE_CHECKING:
+    from google.protobuf.message import Message
+
     from ariane.broker.v1.broker_service_pb2_grpc import BrokerServiceAsyncStub
     from ariane.broker.v1.client_service_pb2_grpc import ClientServiceAsyncStub
     from ariane.broker.v1.group_service_pb2_grpc import GroupServiceAsyncStub
@@ -271,6 +273,46 @@ def broker_peer(broker: NamedBroker) -> str:
     return f"broker {broker.broker_name} at {broker.address}"
 
 
+async def changed_at(
+    peer: NamedBroker | str,
+    method: Callable[..., Awaitable[_Answer]],
+    request: Message,
+    *,
+    seconds_max: float = CALL_SECONDS_MAX,
+) -> _Answer:
+    """Have a process change something.
+
+    Args:
+        peer: The called broker, or the name of another process for the text of an error.
+        method: The stub's method.
+        request: Its request.
+        seconds_max: How long it may take.
+
+    Raises:
+        CallError: As with `answer_of`.
+    """
+    return await answer_of(method(request, timeout=seconds_max), _name_of(peer))
+
+
+async def answer_from(
+    peer: NamedBroker | str,
+    method: Callable[..., Awaitable[_Answer]],
+    request: Message,
+    *,
+    seconds_max: float = CALL_SECONDS_MAX,
+) -> _Answer:
+    """Ask a process something; arguments as of `changed_at`.
+
+    Raises:
+        CallError: As with `answer_to_question`.
+    """
+    return await answer_to_question(method(request, timeout=seconds_max), _name_of(peer))
+
+
+def _name_of(peer: NamedBroker | str) -> str:
+    return peer if isinstance(peer, str) else broker_peer(peer)
+
+
 class _Pages(Protocol):
     page_size: int
     page_token: str
@@ -298,12 +340,11 @@ async def all_pages(
     Raises:
         CallError: The process refused or did not answer.
     """
-    name = peer if isinstance(peer, str) else broker_peer(peer)
     found: list[_EntryT] = []
     while True:
         left = PAGE_SIZE if count_max is None else count_max - len(found)
         request.page_size = min(PAGE_SIZE, left)
-        page = await answer_to_question(ask(request, timeout=seconds_max), name)
+        page = await answer_to_question(ask(request, timeout=seconds_max), _name_of(peer))
         found += entries(page)
         request.page_token = page.next_page_token
         if not request.page_token or len(found) == count_max:

@@ -8,12 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ariane.replication.v1 import replica_set_service_pb2 as set_pb
 from ariane_admin.asking.answers import SILENT
-from ariane_admin.asking.cluster_doors import (
-    CALL_SECONDS_MAX,
-    ClusterDoors,
-    answer_of,
-    answer_to_question,
-)
+from ariane_admin.asking.cluster_doors import ClusterDoors, answer_from, answer_of
 from ariane_sdk.errors import CallError
 
 if TYPE_CHECKING:
@@ -48,11 +43,10 @@ async def members_of(doors: ClusterDoors, name: str) -> list[Member]:
         if address in asked:
             continue
         try:
-            state = await answer_to_question(
-                doors.replica_sets(address).GetReplicaSet(
-                    set_pb.GetReplicaSetRequest(), timeout=CALL_SECONDS_MAX
-                ),
+            state = await answer_from(
                 f"broker {name} at {address}",
+                doors.replica_sets(address).GetReplicaSet,
+                set_pb.GetReplicaSetRequest(),
             )
         except CallError as error:
             if not isinstance(error, SILENT):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ariane.broker.v1.group_service_pb2 import DeleteConsumerGroupRequest
-from ariane_admin.asking.cluster_doors import CALL_SECONDS_MAX, ClusterDoors, answer_of, broker_peer
+from ariane_admin.asking.cluster_doors import ClusterDoors, changed_at
 from ariane_admin.errors import CommandFailed
 from ariane_sdk import QueueReader
 from ariane_sdk.errors import GroupNotFound
@@ -87,10 +87,7 @@ async def _remove(doors: ClusterDoors, topic: BenchTopic) -> None:
                 groups = doors.groups(broker.address)
                 # A group without offsets on a broker is unknown there.
                 with suppress(GroupNotFound):
-                    await answer_of(
-                        groups.DeleteConsumerGroup(request, timeout=CALL_SECONDS_MAX),
-                        broker_peer(broker),
-                    )
+                    await changed_at(broker, groups.DeleteConsumerGroup, request)
         await doors.client.delete_topic(topic.name, missing_ok=True)
     except Exception as error:
         raise CommandFailed(

@@ -8,13 +8,11 @@ from typing import TextIO
 import click
 
 from ariane_admin.asking.admin_service import (
-    ADMIN_SECONDS_MAX,
     admin_channel,
     admin_option,
     answer_of_admin,
-    own_name,
+    changed_through,
 )
-from ariane_admin.asking.cluster_doors import answer_of
 from ariane_admin.asking.connection import run_async
 from ariane_admin.counted import counted
 from ariane_admin.errors import CommandFailed
@@ -115,10 +113,7 @@ def import_definitions(
                     validate_only=dry_run,
                     allow_other_cluster=other_cluster,
                 )
-                call = stub.ImportDefinitions(
-                    request, timeout=ADMIN_SECONDS_MAX, metadata=own_name()
-                )
-                answer = await answer_of(call, f"admin {admin}")
+                answer = await changed_through(admin, stub.ImportDefinitions, request)
                 changes.extend(answer.changes)
                 silent.update(each.broker_name for each in answer.silent_brokers)
 

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
 
 import click
 
 from ariane.admin.v1 import quota_service_pb2 as quota_pb
 from ariane.admin.v1.quota_service_pb2_grpc import QuotaServiceStub
 from ariane.common.v1.quota_pb2 import Quota
-from ariane_admin.asking.admin_service import (
-    ADMIN_SECONDS_MAX,
-    admin_channel,
-    admin_option,
-    own_name,
-)
-from ariane_admin.asking.cluster_doors import answer_of, answer_to_question
-from ariane_admin.asking.connection import run_async
+from ariane_admin.asking.admin_service import admin_option, changed_by_admin, entries_of_admin
 from ariane_admin.errors import CommandFailed
 from ariane_admin.quota_rows import (
     FIGURES,
@@ -33,33 +24,18 @@ from ariane_admin.terminal.client_warnings import say_warning
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_admin.terminal.output import Output, output_option
 
-if TYPE_CHECKING:
-    from ariane.admin.v1.quota_service_pb2_grpc import QuotaServiceAsyncStub
-
-_PAGE: Final = 1000
-
 _figure = click.argument("figure", type=click.Choice(list(FIGURES)))
 _subject = click.argument("subject", type=click.Choice(list(SUBJECTS)))
 _name = click.argument("name")
 
 
-@asynccontextmanager
-async def _quotas(admin: str) -> AsyncIterator[QuotaServiceAsyncStub]:
-    async with admin_channel(admin) as channel:
-        yield QuotaServiceStub(channel)
-
-
-async def _all(admin: str) -> list[Quota]:
-    found: list[Quota] = []
-    request = quota_pb.ListQuotasRequest(page_size=_PAGE)
-    async with _quotas(admin) as stub:
-        while True:
-            call = stub.ListQuotas(request, timeout=ADMIN_SECONDS_MAX)
-            page = await answer_to_question(call, f"admin {admin}")
-            found += page.quotas
-            request.page_token = page.next_page_token
-            if not request.page_token:
-                return found
+def _all(admin: str) -> Sequence[Quota]:
+    return entries_of_admin(
+        admin,
+        lambda channel: QuotaServiceStub(channel).ListQuotas,
+        quota_pb.ListQuotasRequest(),
+        lambda page: page.quotas,
+    )
 
 
 @click.command("list")
@@ -72,7 +48,7 @@ def list_quotas(*, admin: str, output: Output) -> None:
     Example:
       ariane quota list -o json
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
-    output.rows(QUOTA_COLUMNS, map(quota_row, run_async(_all(admin))))
+    output.rows(QUOTA_COLUMNS, map(quota_row, _all(admin)))
 
 
 @click.command("show")
@@ -90,7 +66,7 @@ def show(*, subject: str, name: str, admin: str, output: Output) -> None:
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     wanted = "" if name == "*" else name
     held: dict[int, Quota] = {}
-    for quota in run_async(_all(admin)):
+    for quota in _all(admin):
         # Quotas come by name: the one of all without their own, which has none, is the first.
         if quota.subject == SUBJECTS[subject] and quota.name in {"", wanted}:
             held[quota.figure] = quota
@@ -111,22 +87,18 @@ def usage(*, admin: str, output: Output) -> int:
       ariane quota usage
       ariane quota usage -o json
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
-    uses: list[quota_pb.BrokerQuotaUse] = []
     silent: dict[str, str] = {}
 
-    async def ask() -> None:
-        request = quota_pb.ListQuotaUsesRequest(page_size=_PAGE)
-        async with _quotas(admin) as stub:
-            while True:
-                call = stub.ListQuotaUses(request, timeout=ADMIN_SECONDS_MAX)
-                page = await answer_to_question(call, f"admin {admin}")
-                uses.extend(page.uses)
-                silent.update((s.broker_name, s.error.message) for s in page.silent_brokers)
-                request.page_token = page.next_page_token
-                if not request.page_token:
-                    return
+    def uses_of(page: quota_pb.ListQuotaUsesResponse) -> Sequence[quota_pb.BrokerQuotaUse]:
+        silent.update((s.broker_name, s.error.message) for s in page.silent_brokers)
+        return page.uses
 
-    run_async(ask())
+    uses = entries_of_admin(
+        admin,
+        lambda channel: QuotaServiceStub(channel).ListQuotaUses,
+        quota_pb.ListQuotaUsesRequest(),
+        uses_of,
+    )
     output.rows(USE_COLUMNS, map(use_row, uses))
     for message in silent.values():
         say_warning(f"a broker does not answer, and the result lacks it: {message}")
@@ -158,15 +130,9 @@ def set_quota(
       ariane quota set connections address '*' 500
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     quota = quota_of(figure, subject, name, limit)
-
-    async def change() -> Quota:
-        async with _quotas(admin) as stub:
-            request = quota_pb.SetQuotaRequest(quota=quota)
-            call = stub.SetQuota(request, timeout=ADMIN_SECONDS_MAX, metadata=own_name())
-            return (await answer_of(call, f"admin {admin}")).quota
-
-    made = run_async(change())
-    output.done(f"{subject} {name} may have {limit} {figure}", quota_row(made))
+    request = quota_pb.SetQuotaRequest(quota=quota)
+    made = changed_by_admin(admin, lambda channel: QuotaServiceStub(channel).SetQuota, request)
+    output.done(f"{subject} {name} may have {limit} {figure}", quota_row(made.quota))
 
 
 @click.command("delete")
@@ -183,14 +149,9 @@ def delete(*, figure: str, subject: str, name: str, admin: str, output: Output) 
       ariane quota delete sent-bytes user anna
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     quota = quota_of(figure, subject, name, 1)
-
-    async def change() -> bool:
-        async with _quotas(admin) as stub:
-            request = quota_pb.DeleteQuotaRequest(quota=quota)
-            call = stub.DeleteQuota(request, timeout=ADMIN_SECONDS_MAX, metadata=own_name())
-            return (await answer_of(call, f"admin {admin}")).known
-
-    if not run_async(change()):
+    request = quota_pb.DeleteQuotaRequest(quota=quota)
+    done = changed_by_admin(admin, lambda channel: QuotaServiceStub(channel).DeleteQuota, request)
+    if not done.known:
         raise CommandFailed(
             f"{subject} {name} has no quota of {figure}; ariane quota list shows all",
             ExitStatus.NOT_FOUND,

@@ -30,7 +30,7 @@ from ariane_admin.asking.cluster_doors import (
     PRIMARY_ID,
     ClusterDoors,
     all_pages,
-    answer_of,
+    answer_from,
 )
 from ariane_admin.doctor.gateway_facts import GatewayFacts, ask_gateways
 from ariane_admin.doctor.member_facts import MemberFacts, ask_members, attached_clients
@@ -182,8 +182,7 @@ async def _ask_name_server(
         token, warming_up = "", False
         while True:
             request = ListBrokersRequest(page_size=PAGE_SIZE, page_token=token)
-            call = doors.routes(address).ListBrokers(request, timeout=CALL_SECONDS_MAX)
-            page = await answer_of(call, peer)
+            page = await answer_from(peer, doors.routes(address).ListBrokers, request)
             brokers.extend(page.brokers)
             token, warming_up = page.next_page_token, warming_up or page.warming_up
             if not token:
@@ -230,9 +229,9 @@ async def _ask_process(
     """
     stub = doors.processes(address)
     request = GetProcessStateRequest()
-    await answer_of(stub.GetProcessState(request, timeout=CALL_SECONDS_MAX), peer)
+    await answer_from(peer, stub.GetProcessState, request)
     asked_s = now()
-    answer = await answer_of(stub.GetProcessState(request, timeout=CALL_SECONDS_MAX), peer)
+    answer = await answer_from(peer, stub.GetProcessState, request)
     answered_s = now()
     middle_s = (asked_s + answered_s) / 2
     ahead_s = answer.state.current_time.ToMilliseconds() / 1000 - middle_s

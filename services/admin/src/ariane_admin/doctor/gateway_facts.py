@@ -13,7 +13,7 @@ from typing import Final
 
 from ariane.broker.v1.client_service_pb2 import AttachedClient, GetClientStateRequest
 from ariane.namesrv.v1.route_pb2 import BrokerIdentity
-from ariane_admin.asking.cluster_doors import CALL_SECONDS_MAX, ClusterDoors, answer_to_question
+from ariane_admin.asking.cluster_doors import ClusterDoors, answer_from
 from ariane_sdk.errors import CallError
 
 GATEWAY_PREFIX: Final = "gateway@"
@@ -62,8 +62,7 @@ async def ask_gateways(
         version, peer = versions[gateway_id], f"gateway {gateway_id} by way of {names[0]}"
         request = GetClientStateRequest(client_id=gateway_id)
         try:
-            call = doors.clients(at[0].address).GetClientState(request, timeout=CALL_SECONDS_MAX)
-            answer = await answer_to_question(call, peer)
+            answer = await answer_from(peer, doors.clients(at[0].address).GetClientState, request)
         except CallError as error:
             return GatewayFacts(gateway_id, version, names, str(error))
         return GatewayFacts(gateway_id, version, names, "", dict(answer.state.facts))

@@ -16,12 +16,7 @@ from ariane.broker.v1.client_service_pb2 import (
     GetClientStateRequest,
     ListClientsRequest,
 )
-from ariane_admin.asking.cluster_doors import (
-    CALL_SECONDS_MAX,
-    ClusterDoors,
-    all_pages,
-    answer_to_question,
-)
+from ariane_admin.asking.cluster_doors import ClusterDoors, all_pages, answer_from
 from ariane_sdk.errors import CallError
 
 MEMBERS_MAX: Final = 1000
@@ -87,8 +82,7 @@ async def ask_members(
         try:
             async with turns:
                 stub = doors.clients(attached_to[client_id])
-                call = stub.GetClientState(request, timeout=CALL_SECONDS_MAX)
-                answer = await answer_to_question(call, f"client {client_id}")
+                answer = await answer_from(f"client {client_id}", stub.GetClientState, request)
         except CallError:
             return None
         return MemberFacts(

@@ -18,14 +18,7 @@ from ariane.broker.v1.broker_service_pb2 import DisconnectClientRequest
 from ariane.broker.v1.topic_producer_pb2 import ListProducersRequest, TopicProducer
 from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane_admin.asking.answers import Answers
-from ariane_admin.asking.cluster_doors import (
-    CALL_SECONDS_MAX,
-    ClusterDoors,
-    all_pages,
-    answer_of,
-    answer_to_question,
-    broker_peer,
-)
+from ariane_admin.asking.cluster_doors import ClusterDoors, all_pages, answer_from, changed_at
 from ariane_admin.servicers.cluster_access import ClusterAccess
 from ariane_sdk import LiveBroker
 from ariane_sdk.errors import CallError
@@ -101,8 +94,9 @@ class ClientServicer(ClientServiceServicer):
             wait_duration=Duration(seconds=ANSWER_S_MAX),
             with_stacks=request.with_stacks,
         )
-        call = self._doors.clients(broker.address).GetClientState(asked, timeout=CALL_SECONDS_MAX)
-        answer = await answer_to_question(call, broker_peer(broker))
+        answer = await answer_from(
+            broker, self._doors.clients(broker.address).GetClientState, asked
+        )
         return client_pb.GetClientStateResponse(
             client=client, state=answer.state, silent_brokers=self._cluster.silent(answers)
         )
@@ -116,9 +110,8 @@ class ClientServicer(ClientServiceServicer):
         async def at(broker: LiveBroker) -> None:
             asked = DisconnectClientRequest(client_id=request.client_id)
             stub = self._doors.brokers(broker.address)
-            call = stub.DisconnectClient(asked, timeout=CALL_SECONDS_MAX)
             try:
-                await answer_of(call, broker_peer(broker))
+                await changed_at(broker, stub.DisconnectClient, asked)
             except CallError as error:
                 if error.reason != "CLIENT_NOT_ATTACHED":
                     raise

@@ -21,13 +21,7 @@ from ariane_admin.asking.away_brokers import away_brokers
 from ariane_admin.asking.broker_readings import broker_state
 from ariane_admin.asking.changing import broker_maintenance
 from ariane_admin.asking.changing.broker_forgetting import forget
-from ariane_admin.asking.cluster_doors import (
-    CALL_SECONDS_MAX,
-    PRIMARY_ID,
-    answer_of,
-    answer_to_question,
-    broker_peer,
-)
+from ariane_admin.asking.cluster_doors import CALL_SECONDS_MAX, PRIMARY_ID, answer_from, changed_at
 from ariane_admin.doctor.cluster_facts import gather_facts
 from ariane_admin.doctor.diagnosis import diagnose
 from ariane_admin.doctor.findings import Severity
@@ -163,8 +157,7 @@ class ClusterServicer(ClusterServiceServicer):
         """Delete old segments of a broker."""
         broker = await self._primary(request.broker_name, request.cluster_name)
         asked = CleanBrokerRequest(validate_only=request.validate_only)
-        call = self._doors.brokers(broker.address).CleanBroker(asked, timeout=CALL_SECONDS_MAX)
-        cleaned = await answer_of(call, broker_peer(broker))
+        cleaned = await changed_at(broker, self._doors.brokers(broker.address).CleanBroker, asked)
         return cluster_pb.CleanBrokerResponse(cleaned=cleaned)
 
     async def ForgetBroker(
@@ -298,12 +291,14 @@ class ClusterServicer(ClusterServiceServicer):
 
     async def _name_server(self, address: str) -> cluster_pb.NameServer:
         began_s = self._clock.monotonic()
-        asked = self._doors.processes(address).GetProcessState(
-            GetProcessStateRequest(), timeout=CALL_SECONDS_MAX
-        )
         try:
             brokers, answer = await asyncio.gather(
-                self._doors.known_to(address), answer_to_question(asked, f"name server {address}")
+                self._doors.known_to(address),
+                answer_from(
+                    f"name server {address}",
+                    self._doors.processes(address).GetProcessState,
+                    GetProcessStateRequest(),
+                ),
             )
         except CallError as error:
             return cluster_pb.NameServer(

@@ -14,12 +14,7 @@ from ariane.admin.v1.definition_service_pb2_grpc import DefinitionServiceService
 from ariane.broker.v1 import group_service_pb2 as group_pb
 from ariane.broker.v1 import topic_service_pb2 as topic_pb
 from ariane.common.v1.message_pb2 import MESSAGE_TYPE_FIFO
-from ariane_admin.asking.cluster_doors import (
-    CALL_SECONDS_MAX,
-    all_pages,
-    answer_of,
-    broker_peer,
-)
+from ariane_admin.asking.cluster_doors import all_pages, changed_at
 from ariane_admin.servicers.cluster_access import ClusterAccess
 from ariane_admin.topic_attributes import set_attributes
 from ariane_record.names import is_system_group, is_system_topic
@@ -149,9 +144,7 @@ class DefinitionServicer(DefinitionServiceServicer):
         async def bring() -> None:
             if there is None:
                 made = topic_pb.CreateTopicRequest(topic=topic)
-                await answer_of(
-                    stub.CreateTopic(made, timeout=CALL_SECONDS_MAX), broker_peer(broker)
-                )
+                await changed_at(broker, stub.CreateTopic, made)
                 return
             changed = topic_pb.UpdateTopicRequest(
                 topic=topic.topic,
@@ -162,8 +155,7 @@ class DefinitionServicer(DefinitionServiceServicer):
                 # An empty text removes one.
                 attributes=dict.fromkeys(set_attributes(there), "") | set_attributes(topic),
             )
-            call = stub.UpdateTopic(changed, timeout=CALL_SECONDS_MAX)
-            await answer_of(call, broker_peer(broker))
+            await changed_at(broker, stub.UpdateTopic, changed)
 
         subject = f"topic {topic.topic}"
         return await _change(subject, broker, bring, is_new=is_new, validate_only=validate_only)
@@ -177,12 +169,10 @@ class DefinitionServicer(DefinitionServiceServicer):
         async def bring() -> None:
             if is_new:
                 made = group_pb.CreateConsumerGroupRequest(group=group)
-                call = stub.CreateConsumerGroup(made, timeout=CALL_SECONDS_MAX)
-                await answer_of(call, broker_peer(broker))
+                await changed_at(broker, stub.CreateConsumerGroup, made)
                 return
             changed = group_pb.UpdateConsumerGroupRequest(group=_whole_change(group))
-            call_update = stub.UpdateConsumerGroup(changed, timeout=CALL_SECONDS_MAX)
-            await answer_of(call_update, broker_peer(broker))
+            await changed_at(broker, stub.UpdateConsumerGroup, changed)
 
         subject = f"group {group.consumer_group}"
         return await _change(subject, broker, bring, is_new=is_new, validate_only=validate_only)

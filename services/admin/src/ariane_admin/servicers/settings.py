@@ -13,7 +13,7 @@ from ariane.admin.v1 import setting_service_pb2 as setting_pb
 from ariane.admin.v1.setting_service_pb2_grpc import SettingServiceServicer
 from ariane.common.v1 import process_service_pb2 as process_pb
 from ariane.common.v1.error_reason_pb2 import ErrorReason
-from ariane_admin.asking.cluster_doors import CALL_SECONDS_MAX, answer_of, answer_to_question
+from ariane_admin.asking.cluster_doors import answer_from, changed_at
 from ariane_admin.servicers.cluster_access import ClusterAccess
 from ariane_sdk.errors import CallError
 from ariane_servicekit import ServiceError, field_invalid
@@ -128,9 +128,10 @@ class SettingServicer(SettingServiceServicer):
                 process=_reference(process), previous_value=found.values.get(process.address, "")
             )
             stub = self._doors.processes(process.address)
-            call = stub.UpdateProcessSetting(asked, timeout=CALL_SECONDS_MAX)
             try:
-                await answer_of(call, f"{process.service} at {process.address}")
+                await changed_at(
+                    f"{process.service} at {process.address}", stub.UpdateProcessSetting, asked
+                )
             except CallError as error:
                 refusals.append(error)
                 outcome.error.CopyFrom(self._cluster.translator.status(error))
@@ -176,9 +177,8 @@ class SettingServicer(SettingServiceServicer):
         async def at(process: _Process) -> Sequence[process_pb.ProcessSetting]:
             asked = process_pb.ListProcessSettingsRequest(page_size=_PAGE)
             stub = self._doors.processes(process.address)
-            call = stub.ListProcessSettings(asked, timeout=CALL_SECONDS_MAX)
             peer = f"{process.service} at {process.address}"
-            return (await answer_to_question(call, peer)).settings
+            return (await answer_from(peer, stub.ListProcessSettings, asked)).settings
 
         results = await asyncio.gather(*map(at, processes), return_exceptions=True)
         settings: dict[str, setting_pb.ClusterSetting] = {}
@@ -202,9 +202,12 @@ class SettingServicer(SettingServiceServicer):
     async def _state(self, process: _Process) -> setting_pb.ClusterProcess:
         found = setting_pb.ClusterProcess(process=_reference(process))
         stub = self._doors.processes(process.address)
-        call = stub.GetProcessState(process_pb.GetProcessStateRequest(), timeout=CALL_SECONDS_MAX)
         try:
-            answer = await answer_to_question(call, f"{process.service} at {process.address}")
+            answer = await answer_from(
+                f"{process.service} at {process.address}",
+                stub.GetProcessState,
+                process_pb.GetProcessStateRequest(),
+            )
         except CallError as error:
             found.error.CopyFrom(self._cluster.translator.status(error))
         else:

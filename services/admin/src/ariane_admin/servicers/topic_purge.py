@@ -8,13 +8,7 @@ from ariane.broker.v1.pull_service_pb2 import FindQueueOffsetsRequest
 from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane.common.v1.process_service_pb2 import GetProcessStateRequest
 from ariane_admin.asking.broker_readings import queue_bounds
-from ariane_admin.asking.cluster_doors import (
-    CALL_SECONDS_MAX,
-    ClusterDoors,
-    answer_of,
-    answer_to_question,
-    broker_peer,
-)
+from ariane_admin.asking.cluster_doors import ClusterDoors, answer_from, broker_peer, changed_at
 from ariane_admin.servicers.times import milliseconds_in, time_of
 from ariane_admin.topic_attributes import SHOWN_SINCE
 from ariane_record.names import is_system_topic
@@ -63,7 +57,7 @@ async def purged(
     text = ""
     if not request.undo:
         asked = broker_pb.GetTopicRequest(topic=request.topic)
-        found = await answer_to_question(topics.GetTopic(asked, timeout=CALL_SECONDS_MAX), peer)
+        found = await answer_from(peer, topics.GetTopic, asked)
         since_ms = await _clock_ms_of(doors, broker)
         if request.HasField("before"):
             since_ms = min(since_ms, request.before.ToMilliseconds())
@@ -74,15 +68,14 @@ async def purged(
         text = str(since_ms)
     if not request.validate_only:
         change = broker_pb.UpdateTopicRequest(topic=request.topic, attributes={SHOWN_SINCE: text})
-        await answer_of(topics.UpdateTopic(change, timeout=CALL_SECONDS_MAX), peer)
+        await changed_at(peer, topics.UpdateTopic, change)
     return hidden
 
 
 async def _clock_ms_of(doors: ClusterDoors, broker: LiveBroker) -> int:
-    call = doors.processes(broker.address).GetProcessState(
-        GetProcessStateRequest(), timeout=CALL_SECONDS_MAX
+    answer = await answer_from(
+        broker, doors.processes(broker.address).GetProcessState, GetProcessStateRequest()
     )
-    answer = await answer_to_question(call, broker_peer(broker))
     now_ms: int = answer.state.current_time.ToMilliseconds()
     return now_ms
 
@@ -94,8 +87,7 @@ async def _count(doors: ClusterDoors, topic: str, broker: LiveBroker, since_ms: 
         ArianeError: Nobody may read the topic: what would be hidden is not known.
     """
     asked = FindQueueOffsetsRequest(topic=topic, time=time_of(since_ms))
-    call = doors.pulls(broker.address).FindQueueOffsets(asked, timeout=CALL_SECONDS_MAX)
-    found = await answer_to_question(call, broker_peer(broker))
+    found = await answer_from(broker, doors.pulls(broker.address).FindQueueOffsets, asked)
     ends = {queue.queue_id: queue.queue_offset for queue in found.queues}
     kept = await queue_bounds(doors, broker, topic)
     return sum(max(0, ends.get(each.queue_id, 0) - each.min_queue_offset) for each in kept)

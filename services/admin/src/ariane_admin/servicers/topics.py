@@ -20,13 +20,7 @@ from ariane.common.v1.message_pb2 import MESSAGE_TYPE_FIFO
 from ariane.namesrv.v1.route_pb2 import TOPIC_PERMISSION_READ_WRITE as READ_WRITE
 from ariane_admin.asking.answers import Answers
 from ariane_admin.asking.broker_readings import consumer_lags, queue_bounds
-from ariane_admin.asking.cluster_doors import (
-    CALL_SECONDS_MAX,
-    all_pages,
-    answer_of,
-    answer_to_question,
-    broker_peer,
-)
+from ariane_admin.asking.cluster_doors import all_pages, answer_from, broker_peer, changed_at
 from ariane_admin.servicers.cluster_access import ClusterAccess, topic_not_found
 from ariane_admin.servicers.topic_purge import check_purge, purged
 from ariane_admin.topic_attributes import set_attributes
@@ -150,8 +144,7 @@ class TopicServicer(TopicServiceServicer):
         brokers = await self._concerned(request.topic, request.broker_names)
 
         async def at(broker: LiveBroker) -> object:
-            call = self._doors.topics(broker.address).UpdateTopic(change, timeout=CALL_SECONDS_MAX)
-            return await answer_of(call, broker_peer(broker))
+            return await changed_at(broker, self._doors.topics(broker.address).UpdateTopic, change)
 
         outcomes = await self._cluster.change_each(brokers, at)
         placements = await self._placements(request.topic, self._cluster.asking(brokers))
@@ -170,9 +163,8 @@ class TopicServicer(TopicServiceServicer):
 
         async def at(broker: LiveBroker) -> None:
             wanted = broker_pb.DeleteTopicRequest(topic=name)
-            call = self._doors.topics(broker.address).DeleteTopic(wanted, timeout=CALL_SECONDS_MAX)
             try:
-                await answer_of(call, broker_peer(broker))
+                await changed_at(broker, self._doors.topics(broker.address).DeleteTopic, wanted)
             except TopicNotFound:
                 without.add(broker.broker_name)
 
@@ -263,14 +255,13 @@ class TopicServicer(TopicServiceServicer):
             request = broker_pb.CreateTopicRequest(topic=wanted)
             peer = broker_peer(broker)
             try:
-                await answer_of(stub.CreateTopic(request, timeout=CALL_SECONDS_MAX), peer)
+                await changed_at(peer, stub.CreateTopic, request)
             except TopicExists as exists:
                 if exists_ok:
                     return
                 standing.append(exists)
                 asked = broker_pb.GetTopicRequest(topic=wanted.topic)
-                call = stub.GetTopic(asked, timeout=CALL_SECONDS_MAX)
-                answer = await answer_to_question(call, peer)
+                answer = await answer_from(peer, stub.GetTopic, asked)
                 if not _alike(answer.topic, wanted):
                     raise
 
@@ -342,9 +333,10 @@ class TopicServicer(TopicServiceServicer):
     async def _placements(self, topic: str, answers: Answers) -> list[topic_pb.TopicPlacement]:
         async def at(broker: LiveBroker) -> topic_pb.TopicPlacement | None:
             asked = broker_pb.GetTopicRequest(topic=topic)
-            call = self._doors.topics(broker.address).GetTopic(asked, timeout=CALL_SECONDS_MAX)
             try:
-                answer = await answer_to_question(call, broker_peer(broker))
+                answer = await answer_from(
+                    broker, self._doors.topics(broker.address).GetTopic, asked
+                )
             except TopicNotFound:
                 return None
             return _placement(broker, answer.topic)

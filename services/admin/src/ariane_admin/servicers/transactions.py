@@ -14,7 +14,7 @@ from ariane.transaction.v1 import checked_transaction_service_pb2 as checked_pb
 from ariane.transaction.v1.checked_transaction_service_pb2_grpc import (
     CheckedTransactionServiceStub,
 )
-from ariane_admin.asking.cluster_doors import CALL_SECONDS_MAX, answer_of, answer_to_question
+from ariane_admin.asking.cluster_doors import CALL_SECONDS_MAX, answer_from, changed_at
 from ariane_admin.servicers.cluster_access import ClusterAccess
 from ariane_sdk.errors import CallError, DeadlinePassed, ServiceUnavailable
 from ariane_servicekit import feature_not_available
@@ -63,11 +63,9 @@ class TransactionServicer(TransactionServiceServicer):
         async def at(stub: CheckedTransactionServiceAsyncStub, peer: str) -> Any:
             if request.parked:
                 parked = checked_pb.ListParkedTransactionsRequest(**fields)  # type: ignore[arg-type]
-                call = stub.ListParkedTransactions(parked, timeout=CALL_SECONDS_MAX)
-                return await answer_to_question(call, peer)
+                return await answer_from(peer, stub.ListParkedTransactions, parked)
             waiting = checked_pb.ListCheckedTransactionsRequest(**fields)  # type: ignore[arg-type]
-            call_waiting = stub.ListCheckedTransactions(waiting, timeout=CALL_SECONDS_MAX)
-            return await answer_to_question(call_waiting, peer)
+            return await answer_from(peer, stub.ListCheckedTransactions, waiting)
 
         answer = await self._ask(at)
         return transaction_pb.ListTransactionsResponse(
@@ -92,8 +90,9 @@ class TransactionServicer(TransactionServiceServicer):
             stub: CheckedTransactionServiceAsyncStub, peer: str
         ) -> checked_pb.DecideTransactionResponse:
             # The checker calls a broker: that time is added.
-            call = stub.DecideTransaction(asked, timeout=3 * CALL_SECONDS_MAX)
-            return await answer_of(call, peer)
+            return await changed_at(
+                peer, stub.DecideTransaction, asked, seconds_max=3 * CALL_SECONDS_MAX
+            )
 
         answer = await self._ask(at)
         return transaction_pb.DecideTransactionResponse(transaction=answer.transaction)
@@ -107,8 +106,7 @@ class TransactionServicer(TransactionServiceServicer):
         async def at(
             stub: CheckedTransactionServiceAsyncStub, peer: str
         ) -> checked_pb.ResumeTransactionChecksResponse:
-            call = stub.ResumeTransactionChecks(asked, timeout=CALL_SECONDS_MAX)
-            return await answer_of(call, peer)
+            return await changed_at(peer, stub.ResumeTransactionChecks, asked)
 
         answer = await self._ask(at)
         return transaction_pb.ResumeTransactionResponse(transaction=answer.transaction)
@@ -119,8 +117,7 @@ class TransactionServicer(TransactionServiceServicer):
         async def at(
             stub: CheckedTransactionServiceAsyncStub, peer: str
         ) -> checked_pb.GetCheckedTransactionResponse:
-            call = stub.GetCheckedTransaction(asked, timeout=CALL_SECONDS_MAX)
-            return await answer_to_question(call, peer)
+            return await answer_from(peer, stub.GetCheckedTransaction, asked)
 
         answer = await self._ask(at)
         return transaction_pb.GetTransactionResponse(transaction=answer.transaction)

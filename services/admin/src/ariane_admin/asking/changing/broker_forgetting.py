@@ -14,13 +14,7 @@ from datetime import UTC, datetime
 from ariane.namesrv.v1.maintenance_service_pb2 import ForgetBrokerRequest
 from ariane.namesrv.v1.route_pb2 import AwayBroker, BrokerIdentity
 from ariane.namesrv.v1.route_service_pb2 import ListBrokersRequest
-from ariane_admin.asking.cluster_doors import (
-    CALL_SECONDS_MAX,
-    PAGE_SIZE,
-    ClusterDoors,
-    answer_of,
-    answer_to_question,
-)
+from ariane_admin.asking.cluster_doors import PAGE_SIZE, ClusterDoors, answer_from, changed_at
 from ariane_sdk.errors import CallError, NameServersUnreachable
 
 
@@ -115,8 +109,9 @@ async def _ask(
     alive: list[BrokerIdentity] = []
     request = ListBrokersRequest(page_size=PAGE_SIZE, cluster_name=cluster_name)
     while True:
-        call = doors.routes(address).ListBrokers(request, timeout=CALL_SECONDS_MAX)
-        page = await answer_to_question(call, f"name server {address}")
+        page = await answer_from(
+            f"name server {address}", doors.routes(address).ListBrokers, request
+        )
         identities = (one.identity for one in page.brokers)
         alive += (one for one in identities if one.broker_name == broker_name)
         request.page_token = page.next_page_token
@@ -126,8 +121,7 @@ async def _ask(
 
 
 async def _tell(doors: ClusterDoors, address: str, request: ForgetBrokerRequest) -> None:
-    call = doors.maintenance(address).ForgetBroker(request, timeout=CALL_SECONDS_MAX)
-    await answer_of(call, f"name server {address}")
+    await changed_at(f"name server {address}", doors.maintenance(address).ForgetBroker, request)
 
 
 def _alive(broker: BrokerIdentity, name_server: str) -> CallError:

@@ -17,12 +17,7 @@ from ariane.namesrv.v1.maintenance_service_pb2 import (
     WipeWritePermissionRequest,
 )
 from ariane_admin.asking.broker_readings import consumer_lags
-from ariane_admin.asking.cluster_doors import (
-    CALL_SECONDS_MAX,
-    ClusterDoors,
-    answer_of,
-    broker_peer,
-)
+from ariane_admin.asking.cluster_doors import ClusterDoors, changed_at
 from ariane_sdk import LiveBroker
 from ariane_sdk.errors import CallError
 
@@ -50,8 +45,11 @@ async def drain(doors: ClusterDoors, broker: LiveBroker) -> MaintenanceOutcome:
     request = WipeWritePermissionRequest(broker_name=broker.broker_name)
 
     async def wipe(address: str) -> int:
-        call = doors.maintenance(address).WipeWritePermission(request, timeout=CALL_SECONDS_MAX)
-        return (await answer_of(call, f"name server {address}")).topic_count
+        return (
+            await changed_at(
+                f"name server {address}", doors.maintenance(address).WipeWritePermission, request
+            )
+        ).topic_count
 
     count, not_changed = await _change_name_servers(doors, wipe)
     try:
@@ -80,8 +78,11 @@ async def restore(doors: ClusterDoors, broker: LiveBroker) -> MaintenanceOutcome
     request = RestoreWritePermissionRequest(broker_name=broker.broker_name)
 
     async def give_back(address: str) -> int:
-        call = doors.maintenance(address).RestoreWritePermission(request, timeout=CALL_SECONDS_MAX)
-        return (await answer_of(call, f"name server {address}")).topic_count
+        return (
+            await changed_at(
+                f"name server {address}", doors.maintenance(address).RestoreWritePermission, request
+            )
+        ).topic_count
 
     count, not_changed = await _change_name_servers(doors, give_back)
     return MaintenanceOutcome(writable, count, not_changed)
@@ -128,5 +129,4 @@ async def _change_name_servers(
 
 async def _set_draining(doors: ClusterDoors, broker: LiveBroker, *, draining: bool) -> bool:
     request = DrainBrokerRequest(draining=draining)
-    call = doors.brokers(broker.address).DrainBroker(request, timeout=CALL_SECONDS_MAX)
-    return (await answer_of(call, broker_peer(broker))).writable
+    return (await changed_at(broker, doors.brokers(broker.address).DrainBroker, request)).writable

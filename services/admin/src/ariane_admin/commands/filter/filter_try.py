@@ -13,7 +13,7 @@ import click
 
 from ariane.filter.v1.filter_service_pb2 import MessageRange, TryFilterRequest
 from ariane_admin.asking.changing.module_file import module_in
-from ariane_admin.asking.cluster_doors import PATIENCE_S, ClusterDoors, answer_to_question
+from ariane_admin.asking.cluster_doors import PATIENCE_S, ClusterDoors, answer_from
 from ariane_admin.asking.connection import run_async
 from ariane_admin.asking.filter_servers import LOAD_SECONDS_MAX, FilterServer, filter_servers
 from ariane_admin.asking.options import question_options
@@ -162,8 +162,7 @@ async def _ask(
             )
         )
     stub = doors.filters(server.address)
-    call = stub.TryFilter(request, timeout=LOAD_SECONDS_MAX)
-    answer = await answer_to_question(call, str(server))
+    answer = await answer_from(str(server), stub.TryFilter, request, seconds_max=LOAD_SECONDS_MAX)
     return {
         (MessageQueue(each.topic, server.broker_name, each.queue_id), each.queue_offset): (
             each.matches

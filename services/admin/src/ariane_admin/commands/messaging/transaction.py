@@ -36,12 +36,7 @@ from ariane_admin.asking.changing.changes import (
     administration,
     change_option,
 )
-from ariane_admin.asking.cluster_doors import (
-    CALL_SECONDS_MAX,
-    PAGE_SIZE,
-    all_pages,
-    answer_to_question,
-)
+from ariane_admin.asking.cluster_doors import PAGE_SIZE, all_pages, answer_from, answer_to_question
 from ariane_admin.asking.connection import CHECKER_VARIABLE, checker_option, run_async
 from ariane_admin.asking.options import count_option
 from ariane_admin.asking.services import Services
@@ -157,9 +152,7 @@ def show(*, transaction_id: str, checker: str, output: Output) -> None:
     async def ask() -> tuple[Row, list[Row]]:
         async with _checker(checker) as stub:
             one = GetCheckedTransactionRequest(transaction_id=transaction_id)
-            found = await answer_to_question(
-                stub.GetCheckedTransaction(one, timeout=CALL_SECONDS_MAX), _peer(checker)
-            )
+            found = await answer_from(_peer(checker), stub.GetCheckedTransaction, one)
             request = ListTransactionChecksRequest(transaction_id=transaction_id)
             checks = await _first(
                 checker, stub.ListTransactionChecks, request, lambda p: p.checks, CHECKS_MAX
@@ -357,8 +350,9 @@ async def _outcome_counts(
         decided = 0
         for each in selection.transaction_ids:
             one = GetCheckedTransactionRequest(transaction_id=each)
-            call = stub.GetCheckedTransaction(one, timeout=CALL_SECONDS_MAX)
-            decided += bool((await answer_to_question(call, peer)).transaction.outcome)
+            decided += bool(
+                (await answer_from(peer, stub.GetCheckedTransaction, one)).transaction.outcome
+            )
         return {"undecided": len(selection.transaction_ids) - decided, "decided": decided}
     request = ListParkedTransactionsRequest(
         producer_group=selection.producer_group, topic=selection.topic

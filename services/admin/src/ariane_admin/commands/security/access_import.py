@@ -12,12 +12,10 @@ from ariane.admin.v1.access_policy_service_pb2_grpc import AccessPolicyServiceSt
 from ariane.admin.v1.user_service_pb2_grpc import UserServiceStub
 from ariane.common.v1 import access_rules_pb2 as rules_pb
 from ariane_admin.asking.admin_service import (
-    ADMIN_SECONDS_MAX,
     admin_channel,
     admin_option,
-    own_name,
+    changed_through,
 )
-from ariane_admin.asking.cluster_doors import answer_of
 from ariane_admin.asking.connection import run_async
 from ariane_admin.compat.rocketmq_acl import ImportedUser, imported
 from ariane_admin.terminal.client_warnings import say_warning
@@ -62,25 +60,17 @@ def import_rules(*, file: TextIO, dry_run: bool, admin: str, output: Output) -> 
 
 
 async def _write(admin: str, users: list[ImportedUser]) -> None:
-    peer = f"admin {admin}"
     async with admin_channel(admin) as channel:
         for user in users:
             kind = rules_pb.USER_KIND_SUPER if user.is_super else rules_pb.USER_KIND_NORMAL
             wanted = user_pb.User(user=user.name, kind=kind, enabled=True)
-            create = UserServiceStub(channel).CreateUser(
-                user_pb.CreateUserRequest(user=wanted),
-                timeout=ADMIN_SECONDS_MAX,
-                metadata=own_name(),
-            )
+            create = user_pb.CreateUserRequest(user=wanted)
             try:
-                await answer_of(create, peer)
+                await changed_through(admin, UserServiceStub(channel).CreateUser, create)
             except CallError as error:
                 if error.reason != "USER_EXISTS":
                     raise
             policy = policy_pb.AccessPolicy(user=user.name, entries=user.entries)
-            update = AccessPolicyServiceStub(channel).UpdateAccessPolicy(
-                policy_pb.UpdateAccessPolicyRequest(policy=policy),
-                timeout=ADMIN_SECONDS_MAX,
-                metadata=own_name(),
-            )
-            await answer_of(update, peer)
+            update = policy_pb.UpdateAccessPolicyRequest(policy=policy)
+            method = AccessPolicyServiceStub(channel).UpdateAccessPolicy
+            await changed_through(admin, method, update)

@@ -15,7 +15,7 @@ from ariane_admin.asking.admin_service import (
     admin_option,
     entries_of_admin,
 )
-from ariane_admin.asking.cluster_doors import answer_to_question
+from ariane_admin.asking.cluster_doors import answer_from
 from ariane_admin.asking.connection import run_async
 from ariane_admin.asking.options import count_option
 from ariane_admin.counted import counted
@@ -108,8 +108,9 @@ def verify(*, known: str, admin: str, output: Output) -> None:
         async with admin_channel(admin) as channel:
             stub = AuditServiceStub(channel)
             while True:
-                call = stub.VerifyAuditTrail(request, timeout=ADMIN_SECONDS_MAX)
-                answer = await answer_to_question(call, f"admin {admin}")
+                answer = await answer_from(
+                    f"admin {admin}", stub.VerifyAuditTrail, request, seconds_max=ADMIN_SECONDS_MAX
+                )
                 count += answer.record_count
                 if answer.broken_sequence:
                     raise CommandFailed(f"the audit trail is broken: {answer.finding}")

@@ -13,14 +13,12 @@ import click
 from ariane.admin.v1 import user_service_pb2 as user_pb
 from ariane.admin.v1.user_service_pb2_grpc import UserServiceStub
 from ariane_admin.asking.admin_service import (
-    ADMIN_SECONDS_MAX,
     admin_channel,
     admin_option,
     changed_by_admin,
+    changed_through,
     entries_of_admin,
-    own_name,
 )
-from ariane_admin.asking.cluster_doors import answer_of
 from ariane_admin.asking.connection import run_async
 from ariane_admin.compat.rocketmq_keys import keys_of
 from ariane_admin.errors import CommandFailed
@@ -141,11 +139,8 @@ def import_rocketmq(*, file: TextIO, user: str | None, admin: str, output: Outpu
                     ),
                     secret=key.secret_key,
                 )
-                call = stub.CreateCredential(
-                    request, timeout=ADMIN_SECONDS_MAX, metadata=own_name()
-                )
-                made = (await answer_of(call, f"admin {admin}")).credential
-                rows.append({"user": request.user, **_row(made)})
+                made = await changed_through(admin, stub.CreateCredential, request)
+                rows.append({"user": request.user, **_row(made.credential)})
         return rows
 
     output.rows(("user", *_COLUMNS), run_async(change()))

@@ -11,13 +11,7 @@ from typing import Final
 from ariane.admin.v1 import group_service_pb2 as group_pb
 from ariane.broker.v1 import client_service_pb2 as client_pb
 from ariane.common.v1.message_pb2 import MessageQueue as QueueMessage
-from ariane_admin.asking.cluster_doors import (
-    PAGE_SIZE,
-    ClusterDoors,
-    all_pages,
-    answer_to_question,
-    broker_peer,
-)
+from ariane_admin.asking.cluster_doors import PAGE_SIZE, ClusterDoors, all_pages, answer_from
 from ariane_admin.servicers.cluster_access import ClusterAccess
 from ariane_sdk import LiveBroker
 from ariane_sdk.errors import CallError, GroupNotFound
@@ -43,9 +37,10 @@ async def live_member_ids(
     async def at(broker: LiveBroker) -> Iterable[str]:
         asked = client_pb.ListGroupMembersRequest(consumer_group=group, page_size=PAGE_SIZE)
         stub = doors.clients(broker.address)
-        call = stub.ListGroupMembers(asked, timeout=LIVE_SECONDS_MAX)
         try:
-            answer = await answer_to_question(call, broker_peer(broker))
+            answer = await answer_from(
+                broker, stub.ListGroupMembers, asked, seconds_max=LIVE_SECONDS_MAX
+            )
         except CallError:
             return ()
         return [

@@ -17,13 +17,7 @@ from ariane.broker.v1 import group_service_pb2 as broker_pb
 from ariane.broker.v1 import offset_service_pb2 as offset_pb
 from ariane_admin.asking.answers import Answers
 from ariane_admin.asking.broker_readings import queue_bounds
-from ariane_admin.asking.cluster_doors import (
-    CALL_SECONDS_MAX,
-    all_pages,
-    answer_of,
-    answer_to_question,
-    broker_peer,
-)
+from ariane_admin.asking.cluster_doors import all_pages, answer_from, changed_at
 from ariane_admin.servicers.cluster_access import (
     ClusterAccess,
     group_in_use,
@@ -104,8 +98,7 @@ class GroupServicer(GroupServiceServicer):
             asked = broker_pb.CreateConsumerGroupRequest(group=wanted)
             stub = self._doors.groups(broker.address)
             try:
-                call = stub.CreateConsumerGroup(asked, timeout=CALL_SECONDS_MAX)
-                await answer_of(call, broker_peer(broker))
+                await changed_at(broker, stub.CreateConsumerGroup, asked)
             except CallError as error:
                 if error.reason != _GROUP_EXISTS:
                     raise
@@ -181,8 +174,7 @@ class GroupServicer(GroupServiceServicer):
 
         async def at(broker: LiveBroker) -> object:
             stub = self._doors.groups(broker.address)
-            call = stub.UpdateConsumerGroup(asked, timeout=CALL_SECONDS_MAX)
-            return await answer_of(call, broker_peer(broker))
+            return await changed_at(broker, stub.UpdateConsumerGroup, asked)
 
         outcomes = await self._at_those_that_know(name, brokers, at)
         group = await self._settings_now(name, brokers)
@@ -200,8 +192,7 @@ class GroupServicer(GroupServiceServicer):
                 keep_dead_letters=request.keep_dead_letters,
             )
             stub = self._doors.groups(broker.address)
-            call = stub.DeleteConsumerGroup(asked, timeout=CALL_SECONDS_MAX)
-            gone.append(await answer_of(call, broker_peer(broker)))
+            gone.append(await changed_at(broker, stub.DeleteConsumerGroup, asked))
 
         brokers = await self._doors.primaries()
         await self._refuse_in_use(request.consumer_group, brokers)
@@ -239,8 +230,7 @@ class GroupServicer(GroupServiceServicer):
         async def at(broker: LiveBroker) -> None:
             asked = reset_request(request, broker, wanted)
             stub = self._doors.offsets(broker.address)
-            call = stub.ResetConsumerOffsets(asked, timeout=CALL_SECONDS_MAX)
-            answer = await answer_of(call, broker_peer(broker))
+            answer = await changed_at(broker, stub.ResetConsumerOffsets, asked)
             offsets.extend(group_queue_offsets(broker, answer.offsets, answer.member_count))
 
         outcomes = await self._cluster.change_each(brokers, at)
@@ -265,8 +255,7 @@ class GroupServicer(GroupServiceServicer):
 
         async def at(broker: LiveBroker) -> None:
             stub = self._doors.offsets(broker.address)
-            call = stub.CloneConsumerOffsets(asked, timeout=CALL_SECONDS_MAX)
-            answer = await answer_of(call, broker_peer(broker))
+            answer = await changed_at(broker, stub.CloneConsumerOffsets, asked)
             offsets.extend(group_queue_offsets(broker, answer.offsets, answer.member_count))
 
         outcomes = await self._cluster.change_each(await self._carriers(request.topic), at)
@@ -301,8 +290,7 @@ class GroupServicer(GroupServiceServicer):
 
         async def at(broker: LiveBroker) -> None:
             stub = self._doors.offsets(broker.address)
-            call = stub.DeleteConsumerOffsets(asked, timeout=CALL_SECONDS_MAX)
-            answer = await answer_of(call, broker_peer(broker))
+            answer = await changed_at(broker, stub.DeleteConsumerOffsets, asked)
             offsets.extend(group_queue_offsets(broker, answer.offsets, 0))
 
         outcomes = await self._at_those_that_know(request.consumer_group, brokers, at)
@@ -369,9 +357,8 @@ class GroupServicer(GroupServiceServicer):
         async def at(broker: LiveBroker) -> group_pb.GroupPlacement | None:
             asked = broker_pb.GetConsumerGroupRequest(consumer_group=name)
             stub = self._doors.groups(broker.address)
-            call = stub.GetConsumerGroup(asked, timeout=CALL_SECONDS_MAX)
             try:
-                answer = await answer_to_question(call, broker_peer(broker))
+                answer = await answer_from(broker, stub.GetConsumerGroup, asked)
             except GroupNotFound:
                 return None
             return placement_of(broker, answer.group)

@@ -15,11 +15,7 @@ from ariane.broker.v1 import query_service_pb2 as query_pb
 from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane.common.v1.message_pb2 import Message
 from ariane_admin.asking.answers import Answers
-from ariane_admin.asking.cluster_doors import (
-    CALL_SECONDS_MAX,
-    answer_to_question,
-    broker_peer,
-)
+from ariane_admin.asking.cluster_doors import answer_from
 from ariane_admin.messages.message_body import body_of
 from ariane_admin.messages.message_traces import LifeStep, life_of, told_by
 from ariane_admin.servicers.cluster_access import ClusterAccess
@@ -121,9 +117,8 @@ class MessageSearch:
             found: list[tuple[PageKey, _Kept]] = []
             while len(found) < count_max:
                 request.message_count_max = min(TERM_PAGE, count_max - len(found))
-                call = stub.QueryMessages(request, timeout=CALL_SECONDS_MAX)
                 try:
-                    page = await answer_to_question(call, broker_peer(broker))
+                    page = await answer_from(broker, stub.QueryMessages, request)
                 except TopicNotFound:
                     break
                 # Beside the loop: a small body becomes a large one where its producer likes.
@@ -241,9 +236,10 @@ class MessageSearch:
 
         async def at(broker: LiveBroker) -> Message | None:
             asked = query_pb.GetMessageRequest(message_id=message_id, topic=topic)
-            call = self._doors.queries(broker.address).GetMessage(asked, timeout=CALL_SECONDS_MAX)
             try:
-                return (await answer_to_question(call, broker_peer(broker))).message
+                return (
+                    await answer_from(broker, self._doors.queries(broker.address).GetMessage, asked)
+                ).message
             except CallError as error:
                 if error.reason in _ABSENT:
                     return None

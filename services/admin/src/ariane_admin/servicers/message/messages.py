@@ -13,11 +13,7 @@ from ariane.admin.v1.message_service_pb2_grpc import MessageServiceServicer
 from ariane.broker.v1 import client_service_pb2 as client_pb
 from ariane.common.v1.message_pb2 import AcknowledgedLevel, Message, StoredPosition
 from ariane_admin.asking.answers import Answers
-from ariane_admin.asking.cluster_doors import (
-    CALL_SECONDS_MAX,
-    answer_of,
-    broker_peer,
-)
+from ariane_admin.asking.cluster_doors import CALL_SECONDS_MAX, changed_at
 from ariane_admin.messages.message_traces import KINDS, LifeStep
 from ariane_admin.servicers.cluster_access import ClusterAccess
 from ariane_admin.servicers.message.message_search import (
@@ -167,10 +163,12 @@ class MessageServicer(MessageServiceServicer):
             rule = f"must be above 0 and at most {CONSUME_SECONDS_MAX} s"
             raise field_invalid("wait_duration", rule, f"{wait_s:g} s")
         asked.wait_duration.FromMilliseconds(round(wait_s * 1000))
-        call = self._doors.clients(broker.address).ConsumeMessage(
-            asked, timeout=wait_s + CALL_SECONDS_MAX
+        record = await changed_at(
+            broker,
+            self._doors.clients(broker.address).ConsumeMessage,
+            asked,
+            seconds_max=wait_s + CALL_SECONDS_MAX,
         )
-        record = await answer_of(call, broker_peer(broker))
         return message_pb.ConsumeMessageResponse(answer=record.answer, position=position)
 
     async def _queue_on(self, topic: str, broker_name: str) -> MessageQueue | None:
