@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -164,7 +164,7 @@ class DeadLetters(QueueReader):
 
     async def read(
         self, group: str, wanted: DeadLetterFilter = ALL_DEAD_LETTERS
-    ) -> AsyncIterator[DeadLetter]:
+    ) -> AsyncGenerator[DeadLetter]:
         """The dead letters of a group, queue by queue, oldest first.
 
         Args:

@@ -12,8 +12,7 @@ from ariane.admin.v1.client_service_pb2 import (
 from ariane_admin.asking.changing.changes import (
     AdminChoice,
     change_options,
-    changed,
-    required,
+    changed_everywhere,
 )
 from ariane_admin.asking.options import question_options
 from ariane_admin.asking.questions import answered
@@ -76,8 +75,9 @@ def disconnect(
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     confirm(f"End the connection of client {client_id} to every broker?", yes=yes)
     request = DisconnectClientRequest(client_id=client_id)
-    answer = changed(name_servers, admin, lambda one: one.clients.DisconnectClient, request)
-    required(answer.outcomes)
+    answer = changed_everywhere(
+        name_servers, admin, lambda one: one.clients.DisconnectClient, request
+    )
     brokers = [each.broker_name for each in answer.outcomes]
     output.done(
         f"Client {client_id} is disconnected from {', '.join(brokers)}.",

@@ -28,6 +28,11 @@ class _Process(NamedTuple):
     address: str
     member: str
 
+    @property
+    def peer(self) -> str:
+        """Its name in the text of an error."""
+        return f"{self.service} at {self.address}"
+
 
 class SettingServicer(SettingServiceServicer):
     """Asks each process for its settings, and changes them where the process allows."""
@@ -129,9 +134,7 @@ class SettingServicer(SettingServiceServicer):
             )
             stub = self._doors.processes(process.address)
             try:
-                await changed_at(
-                    f"{process.service} at {process.address}", stub.UpdateProcessSetting, asked
-                )
+                await changed_at(process.peer, stub.UpdateProcessSetting, asked)
             except CallError as error:
                 refusals.append(error)
                 outcome.error.CopyFrom(self._cluster.translator.status(error))
@@ -177,8 +180,7 @@ class SettingServicer(SettingServiceServicer):
         async def at(process: _Process) -> Sequence[process_pb.ProcessSetting]:
             asked = process_pb.ListProcessSettingsRequest(page_size=_PAGE)
             stub = self._doors.processes(process.address)
-            peer = f"{process.service} at {process.address}"
-            return (await answer_from(peer, stub.ListProcessSettings, asked)).settings
+            return (await answer_from(process.peer, stub.ListProcessSettings, asked)).settings
 
         results = await asyncio.gather(*map(at, processes), return_exceptions=True)
         settings: dict[str, setting_pb.ClusterSetting] = {}
@@ -203,11 +205,8 @@ class SettingServicer(SettingServiceServicer):
         found = setting_pb.ClusterProcess(process=_reference(process))
         stub = self._doors.processes(process.address)
         try:
-            answer = await answer_from(
-                f"{process.service} at {process.address}",
-                stub.GetProcessState,
-                process_pb.GetProcessStateRequest(),
-            )
+            request = process_pb.GetProcessStateRequest()
+            answer = await answer_from(process.peer, stub.GetProcessState, request)
         except CallError as error:
             found.error.CopyFrom(self._cluster.translator.status(error))
         else:

@@ -20,6 +20,8 @@ from ariane_sdk.errors import CallError, DeadlinePassed, ServiceUnavailable
 from ariane_servicekit import feature_not_available
 
 if TYPE_CHECKING:
+    from google.protobuf.message import Message
+
     from ariane.transaction.v1.checked_transaction_service_pb2_grpc import (
         CheckedTransactionServiceAsyncStub,
     )
@@ -60,14 +62,13 @@ class TransactionServicer(TransactionServiceServicer):
             "page_token": request.page_token,
         }
 
-        async def at(stub: CheckedTransactionServiceAsyncStub, peer: str) -> Any:
-            if request.parked:
-                parked = checked_pb.ListParkedTransactionsRequest(**fields)  # type: ignore[arg-type]
-                return await answer_from(peer, stub.ListParkedTransactions, parked)
+        answer: Any  # Both have the same fields.
+        if request.parked:
+            parked = checked_pb.ListParkedTransactionsRequest(**fields)  # type: ignore[arg-type]
+            answer = await self._ask(lambda stub: stub.ListParkedTransactions, parked)
+        else:
             waiting = checked_pb.ListCheckedTransactionsRequest(**fields)  # type: ignore[arg-type]
-            return await answer_from(peer, stub.ListCheckedTransactions, waiting)
-
-        answer = await self._ask(at)
+            answer = await self._ask(lambda stub: stub.ListCheckedTransactions, waiting)
         return transaction_pb.ListTransactionsResponse(
             transactions=answer.transactions, next_page_token=answer.next_page_token
         )
@@ -85,16 +86,9 @@ class TransactionServicer(TransactionServiceServicer):
         asked = checked_pb.DecideTransactionRequest(
             transaction_id=request.transaction_id, outcome=request.outcome, cause=request.cause
         )
-
-        async def at(
-            stub: CheckedTransactionServiceAsyncStub, peer: str
-        ) -> checked_pb.DecideTransactionResponse:
-            # The checker calls a broker: that time is added.
-            return await changed_at(
-                peer, stub.DecideTransaction, asked, seconds_max=3 * CALL_SECONDS_MAX
-            )
-
-        answer = await self._ask(at)
+        # The checker calls a broker: that time is added.
+        change_s = 3 * CALL_SECONDS_MAX
+        answer = await self._ask(lambda stub: stub.DecideTransaction, asked, change_s=change_s)
         return transaction_pb.DecideTransactionResponse(transaction=answer.transaction)
 
     async def ResumeTransaction(
@@ -102,37 +96,40 @@ class TransactionServicer(TransactionServiceServicer):
     ) -> transaction_pb.ResumeTransactionResponse:
         """Let producers be asked again."""
         asked = checked_pb.ResumeTransactionChecksRequest(transaction_id=request.transaction_id)
-
-        async def at(
-            stub: CheckedTransactionServiceAsyncStub, peer: str
-        ) -> checked_pb.ResumeTransactionChecksResponse:
-            return await changed_at(peer, stub.ResumeTransactionChecks, asked)
-
-        answer = await self._ask(at)
+        answer = await self._ask(
+            lambda stub: stub.ResumeTransactionChecks, asked, change_s=CALL_SECONDS_MAX
+        )
         return transaction_pb.ResumeTransactionResponse(transaction=answer.transaction)
 
     async def _get(self, transaction_id: str) -> transaction_pb.GetTransactionResponse:
         asked = checked_pb.GetCheckedTransactionRequest(transaction_id=transaction_id)
-
-        async def at(
-            stub: CheckedTransactionServiceAsyncStub, peer: str
-        ) -> checked_pb.GetCheckedTransactionResponse:
-            return await answer_from(peer, stub.GetCheckedTransaction, asked)
-
-        answer = await self._ask(at)
+        answer = await self._ask(lambda stub: stub.GetCheckedTransaction, asked)
         return transaction_pb.GetTransactionResponse(transaction=answer.transaction)
 
     async def _ask(
-        self, ask: Callable[[CheckedTransactionServiceAsyncStub, str], Awaitable[_Answer]]
+        self,
+        method: Callable[[CheckedTransactionServiceAsyncStub], Callable[..., Awaitable[_Answer]]],
+        request: Message,
+        *,
+        change_s: float = 0.0,
     ) -> _Answer:
-        """The answer of the first reachable checker; repeating a decision is harmless."""
+        """The answer of the first reachable checker; repeating a decision is harmless.
+
+        Args:
+            method: Takes the method out of a stub.
+            request: Its request.
+            change_s: How long it may take to change something; 0: it changes nothing.
+        """
         if not self._checkers:
             raise feature_not_available("this method, without a transaction checker (--checkers)")
         failure: CallError | None = None
         for address in self._checkers:
             stub = CheckedTransactionServiceStub(self._doors.client.channel(address))
+            peer = f"transaction checker {address}"
             try:
-                return await ask(stub, f"transaction checker {address}")
+                if change_s:
+                    return await changed_at(peer, method(stub), request, seconds_max=change_s)
+                return await answer_from(peer, method(stub), request)
             except (ServiceUnavailable, DeadlinePassed) as error:
                 failure = error
         assert failure is not None  # noqa: S101 - there is one checker at least

@@ -46,7 +46,7 @@ def set_lists(draw):
 
 @given(set_lists())
 def test_no_further_move_would_level_more(sets):
-    moves = {move.name: move for move in moves_of(sets)}
+    moves = {move.broker: move for move in moves_of(sets)}
     after = {each.name: each.primary_id for each in sets}
     after |= {name: move.to_id for name, move in moves.items()}
     assert all(after[each.name] in each.best for each in sets)

@@ -15,7 +15,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
 import click
 from click.core import ParameterSource
@@ -56,6 +56,18 @@ LOOK_SECONDS_MAX: Final = 1.0
 
 _Answer = TypeVar("_Answer")
 _Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+class AtBrokers(Protocol):
+    """The answer to a change at several brokers."""
+
+    @property
+    def outcomes(self) -> Sequence[BrokerOutcome]:
+        """How it went at each."""
+        ...
+
+
+_Outcomes = TypeVar("_Outcomes", bound=AtBrokers)
 
 
 class AdminChoice(NamedTuple):
@@ -158,12 +170,21 @@ def changed(
     return run_async(ask())
 
 
-def required(outcomes: Sequence[BrokerOutcome]) -> None:
-    """Check that all brokers made a change.
+def changed_everywhere(
+    name_servers: str,
+    choice: AdminChoice,
+    method: Callable[[Services], Callable[..., Awaitable[_Outcomes]]],
+    request: Message,
+) -> _Outcomes:
+    """Make one change at several brokers, and return the answer; arguments as of `changed`.
 
     Raises:
-        CallError: A broker did not; a note has the number of those that did.
+        CommandFailed: As with `changed`.
+        CallError: As with `changed`; or a broker did not make the change: a note has the number of
+            those that did.
     """
+    answer = changed(name_servers, choice, method, request)
+    outcomes = answer.outcomes
     failed = [each for each in outcomes if each.HasField("error")]
     if failed:
         error = error_of(failed[0].error)
@@ -171,6 +192,7 @@ def required(outcomes: Sequence[BrokerOutcome]) -> None:
             done_count = len(outcomes) - len(failed)
             error.add_note(f"{done_count} of {len(outcomes)} brokers did it")
         raise error
+    return answer
 
 
 def error_of(status: Status) -> CallError:

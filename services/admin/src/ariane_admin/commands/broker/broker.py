@@ -27,7 +27,7 @@ from ariane_admin.asking.connection import run_async
 from ariane_admin.asking.options import question_options
 from ariane_admin.asking.questions import questions
 from ariane_admin.counted import are, counted
-from ariane_admin.errors import CommandFailed, say_error
+from ariane_admin.errors import CommandFailed
 from ariane_admin.terminal.client_warnings import say_warning
 from ariane_admin.terminal.confirmation import confirm, dry_run_option, yes_option
 from ariane_admin.terminal.error_statuses import reasoned
@@ -206,7 +206,7 @@ def _write(
     sentence: str,
 ) -> None:
     for reason in outcome.not_told:
-        say_error(f"warning: {reason}")
+        say_warning(reason)
     output.done(
         sentence,
         {

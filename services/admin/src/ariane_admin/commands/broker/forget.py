@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from ariane.admin.v1.cluster_service_pb2 import ForgetBrokerRequest, ForgetBrokerResponse
-from ariane_admin.asking.changing.changes import AdminChoice, administration, change_options
-from ariane_admin.asking.connection import run_async
+from ariane.admin.v1.cluster_service_pb2 import ForgetBrokerRequest
+from ariane_admin.asking.changing.changes import AdminChoice, change_options, changed
 from ariane_admin.counted import counted
-from ariane_admin.errors import CommandFailed, say_error
+from ariane_admin.errors import CommandFailed
+from ariane_admin.terminal.client_warnings import say_warning
 from ariane_admin.terminal.confirmation import confirm, dry_run_option, yes_option
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_admin.terminal.output import Output
@@ -44,15 +44,10 @@ def forget(
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     if not dry_run:
         confirm(f"Forget broker {name}, and the offsets of groups that only it has?", yes=yes)
-
-    async def work() -> ForgetBrokerResponse:
-        async with administration(name_servers, admin) as changes:
-            request = ForgetBrokerRequest(broker_name=name, validate_only=dry_run)
-            return await changes.ask(changes.cluster.ForgetBroker, request)
-
-    forgotten = run_async(work())
+    request = ForgetBrokerRequest(broker_name=name, validate_only=dry_run)
+    forgotten = changed(name_servers, admin, lambda one: one.cluster.ForgetBroker, request)
     for reason in forgotten.not_told:
-        say_error(f"warning: {reason}")
+        say_warning(reason)
     does = "would no longer name" if dry_run else "no longer name"
     output.done(
         f"Routes of {counted(forgotten.topic_count, 'topic')} {does} broker {name} as away.",

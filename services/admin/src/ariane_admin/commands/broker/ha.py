@@ -46,12 +46,7 @@ def status(*, name: str, name_servers: str, output: Output) -> int:
       ariane broker ha status broker-a
       ariane broker ha status broker-a -o json
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
-
-    async def ask() -> list[Member]:
-        async with ClusterDoors(name_servers) as doors:
-            return await members_of(doors, name)
-
-    members = run_async(ask())
+    members = run_async(_members(name_servers, name))
     output.rows(_COLUMNS, _rows(members))
     silent = [member.error for member in members if member.error is not None]
     for error in silent:
@@ -190,6 +185,11 @@ def remove(
     _write(output, sentence, answer.replica_set)
 
 
+async def _members(name_servers: str, name: str) -> list[Member]:
+    async with ClusterDoors(name_servers) as doors:
+        return await members_of(doors, name)
+
+
 def _write_dry_run(
     output: Output,
     name_servers: str,
@@ -204,12 +204,7 @@ def _write_dry_run(
     Raises:
         CommandFailed: The set has no such broker, or it is not in sync where it must be.
     """
-
-    async def ask() -> list[Member]:
-        async with ClusterDoors(name_servers) as doors:
-            return await members_of(doors, name)
-
-    rows = {row["id"]: row for row in _rows(run_async(ask()))}
+    rows = {row["id"]: row for row in _rows(run_async(_members(name_servers, name)))}
     if broker_id not in rows:
         known = ", ".join(map(str, rows))
         raise CommandFailed(

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import click
 
@@ -53,11 +53,10 @@ class SetStanding:
         return sorted(one for one in self.machines if self.preferences[one] == most)
 
 
-@dataclass(frozen=True, slots=True)
-class Move:
+class Move(NamedTuple):
     """A switchover that would do good."""
 
-    name: str
+    broker: str
     """The broker's name."""
     from_id: int
     """Broker id of the present primary."""
@@ -138,14 +137,7 @@ def balance(
     output.rows(
         _COLUMNS,
         [
-            {
-                "broker": move.name,
-                "from_id": move.from_id,
-                "to_id": move.to_id,
-                "from_machine": move.from_machine,
-                "to_machine": move.to_machine,
-                "outcome": outcome,
-            }
+            {**move._asdict(), "outcome": outcome}
             for move, outcome in zip(moves, outcomes, strict=True)
         ],
     )
@@ -195,7 +187,7 @@ async def _perform(moves: Sequence[Move], name_servers: str, admin: AdminChoice)
     async with administration(name_servers, admin) as changes:
         for move in moves:
             request = admin_pb.TransferPrimaryRequest(
-                broker_name=move.name, target_broker_id=move.to_id
+                broker_name=move.broker, target_broker_id=move.to_id
             )
             try:
                 await changes.ask(changes.replica_sets.TransferPrimary, request)

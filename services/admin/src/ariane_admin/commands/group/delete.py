@@ -8,8 +8,7 @@ from ariane.admin.v1.group_service_pb2 import DeleteGroupRequest
 from ariane_admin.asking.changing.changes import (
     AdminChoice,
     change_options,
-    changed,
-    required,
+    changed_everywhere,
 )
 from ariane_admin.asking.connection import run_async
 from ariane_admin.asking.previews import group_content, message_count
@@ -68,8 +67,7 @@ def delete(
     goes += f"; keep {letters}" if keep_dead_letters else f", and {letters}"
     confirm(f"Delete group {name} with {goes}?", yes=yes)
     request = DeleteGroupRequest(consumer_group=name, keep_dead_letters=keep_dead_letters)
-    answer = changed(name_servers, admin, lambda one: one.groups.DeleteGroup, request)
-    required(answer.outcomes)
+    answer = changed_everywhere(name_servers, admin, lambda one: one.groups.DeleteGroup, request)
     broker_count = len(answer.outcomes)
     fate = "kept" if keep_dead_letters else "deleted"
     output.done(

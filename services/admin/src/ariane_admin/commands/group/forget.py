@@ -10,8 +10,7 @@ from ariane.admin.v1.group_service_pb2 import DeleteGroupOffsetsRequest
 from ariane_admin.asking.changing.changes import (
     AdminChoice,
     change_options,
-    changed,
-    required,
+    changed_everywhere,
 )
 from ariane_admin.terminal.client_warnings import say_warning
 from ariane_admin.terminal.confirmation import confirm, dry_run_option, yes_option
@@ -48,8 +47,9 @@ def forget(
     if not dry_run:
         confirm(f"Delete the offsets of group {name} in {topic}?", yes=yes)
     request = DeleteGroupOffsetsRequest(consumer_group=name, topic=topic, validate_only=dry_run)
-    answer = changed(name_servers, admin, lambda one: one.groups.DeleteGroupOffsets, request)
-    required(answer.outcomes)
+    answer = changed_everywhere(
+        name_servers, admin, lambda one: one.groups.DeleteGroupOffsets, request
+    )
     rows = [
         {
             "broker": each.broker_name,

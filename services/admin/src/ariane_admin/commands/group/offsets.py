@@ -15,8 +15,7 @@ from ariane.admin.v1.group_service_pb2 import (
 from ariane_admin.asking.changing.changes import (
     AdminChoice,
     change_options,
-    changed,
-    required,
+    changed_everywhere,
 )
 from ariane_admin.errors import CommandFailed
 from ariane_admin.messages.queue_places import queue_offsets
@@ -91,8 +90,9 @@ def reset(
     request = _reset_request(name, topic, position, queues)
     request.validate_only = dry_run
     request.only_back = isinstance(position, datetime) and not skip
-    answer = changed(name_servers, admin, lambda one: one.groups.ResetGroupOffsets, request)
-    required(answer.outcomes)
+    answer = changed_everywhere(
+        name_servers, admin, lambda one: one.groups.ResetGroupOffsets, request
+    )
     rows = list(map(_moved_row, answer.offsets))
     if not rows and request.only_back:
         say_warning(
@@ -133,8 +133,9 @@ def clone(
     request = CloneGroupOffsetsRequest(
         consumer_group=name, target_consumer_group=target, topic=topic
     )
-    answer = changed(name_servers, admin, lambda one: one.groups.CloneGroupOffsets, request)
-    required(answer.outcomes)
+    answer = changed_everywhere(
+        name_servers, admin, lambda one: one.groups.CloneGroupOffsets, request
+    )
     output.rows(_OFFSET_COLUMNS, list(map(_offset_row, answer.offsets)))
 
 

@@ -11,8 +11,7 @@ from ariane.broker.v1.group_service_pb2 import ConsumerGroupChange
 from ariane_admin.asking.changing.changes import (
     AdminChoice,
     change_options,
-    changed,
-    required,
+    changed_everywhere,
 )
 from ariane_admin.terminal.confirmation import confirm, yes_option
 from ariane_admin.terminal.output import Output
@@ -63,4 +62,4 @@ def _set_consuming(name_servers: str, admin: AdminChoice, name: str, *, enabled:
     """
     change = ConsumerGroupChange(consumer_group=name, consume_enabled=enabled)
     request = UpdateGroupRequest(group=change)
-    required(changed(name_servers, admin, lambda one: one.groups.UpdateGroup, request).outcomes)
+    changed_everywhere(name_servers, admin, lambda one: one.groups.UpdateGroup, request)

@@ -19,8 +19,7 @@ from ariane.broker.v1.group_service_pb2 import (
 from ariane_admin.asking.changing.changes import (
     AdminChoice,
     change_options,
-    changed,
-    required,
+    changed_everywhere,
 )
 from ariane_admin.asking.connection import run_async
 from ariane_admin.asking.questions import questions
@@ -152,8 +151,9 @@ def retry(
             retry_policy=policy,
         )
         request = UpdateGroupRequest(group=change, allow_missing=True)
-        answer = changed(name_servers, admin, lambda one: one.groups.UpdateGroup, request)
-        required(answer.outcomes)
+        answer = changed_everywhere(
+            name_servers, admin, lambda one: one.groups.UpdateGroup, request
+        )
         parts = answer.group.placements
         output.rows(_COLUMNS, [_row(each.broker_name, each.group) for each in parts])
         return ExitStatus.DONE

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from ariane_admin.asking.connection import name_servers_option, run_async
+from ariane_admin.asking.options import Option, with_options
 from ariane_admin.bench.bench_bodies import SIZE_MIN, BenchBodies
 from ariane_admin.bench.bench_latency import measure_latency
 from ariane_admin.bench.bench_topic import bench_topic
@@ -23,31 +24,18 @@ _COUNT_MAX = 50_000_000
 _KEPT_BYTES_MAX = 4 << 30
 """Messages that were consumed are kept until the clock has stopped."""
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+def _count_option(count: int) -> Option:
+    return click.option(
+        "--count",
+        type=click.IntRange(1, _COUNT_MAX),
+        default=count,
+        show_default=True,
+        help="Number of messages.",
+    )
 
 
-def _load_options(count: int) -> Callable[[_Command], _Command]:
-    """Options of all measurements that are as fast as it goes."""
-
-    def with_options(command: _Command) -> _Command:
-        options = (
-            click.option(
-                "--count",
-                type=click.IntRange(1, _COUNT_MAX),
-                default=count,
-                show_default=True,
-                help="Number of messages.",
-            ),
-            *_TOPIC_OPTIONS,
-        )
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return with_options
-
-
-_TOPIC_OPTIONS = (
+_topic_options = with_options(
     click.option(
         "--size",
         "size_bytes",
@@ -69,7 +57,8 @@ _TOPIC_OPTIONS = (
 
 
 @click.command("produce")
-@_load_options(100_000)
+@_count_option(100_000)
+@_topic_options
 @click.option(
     "--in-flight",
     type=click.IntRange(1, 100_000),
@@ -123,7 +112,8 @@ def produce(
 
 
 @click.command("consume")
-@_load_options(200_000)
+@_count_option(200_000)
+@_topic_options
 @click.option(
     "--groups",
     type=click.IntRange(1, 100),
@@ -200,6 +190,7 @@ def consume(
 @click.option(
     "--warm-up", type=click.FloatRange(0, 3600), default=1.0, show_default=True, hidden=True
 )
+@_topic_options
 def latency(
     *,
     rate: int,
@@ -247,10 +238,6 @@ def latency(
         }
 
     _show_and_judge(measured, output)
-
-
-for _option in reversed(_TOPIC_OPTIONS):
-    latency = _option(latency)
 
 
 def _rates(count: int, size_bytes: int, seconds: float) -> dict[str, object]:

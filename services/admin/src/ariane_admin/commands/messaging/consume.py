@@ -15,8 +15,7 @@ from ariane.broker.v1.group_service_pb2 import ConsumerGroupChange
 from ariane_admin.asking.changing.changes import (
     AdminChoice,
     change_options,
-    changed,
-    required,
+    changed_everywhere,
 )
 from ariane_admin.asking.cluster_doors import PATIENCE_S
 from ariane_admin.asking.connection import run_async
@@ -302,7 +301,7 @@ async def _up_to_the_end(name_servers: str, topic: str, begin: Begin, lines: _Li
 def _change_group(name_servers: str, admin: AdminChoice, change: ConsumerGroupChange) -> None:
     """Change a setting of a group on all brokers; those that do not know the group get it."""
     request = UpdateGroupRequest(group=change, allow_missing=True)
-    required(changed(name_servers, admin, lambda one: one.groups.UpdateGroup, request).outcomes)
+    changed_everywhere(name_servers, admin, lambda one: one.groups.UpdateGroup, request)
 
 
 async def _receiving(consumer: ReceiveConsumer, lines: _Lines, count: int | None) -> ExitStatus:

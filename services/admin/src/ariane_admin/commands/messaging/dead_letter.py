@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import datetime
 from itertools import chain
-from typing import Any, Final, TextIO, TypeVar
+from typing import Any, Final, TextIO
 
 import click
 
@@ -17,7 +16,7 @@ from ariane.admin.v1 import dead_letter_service_pb2 as letter_pb
 from ariane_admin.asking.changing.changes import AdminChoice, administration, change_options
 from ariane_admin.asking.cluster_doors import answer_to_question
 from ariane_admin.asking.connection import name_servers_option, run_async
-from ariane_admin.asking.options import count_option, question_options
+from ariane_admin.asking.options import count_option, question_options, with_options
 from ariane_admin.asking.questions import Questions, questions
 from ariane_admin.counted import counted
 from ariane_admin.errors import CommandFailed
@@ -47,36 +46,28 @@ _CHUNK_SECONDS_MAX: Final = 600.0
 _PLACE_DIGITS_MAX: Final = 19
 """Digits of the largest queue offset."""
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
-
-
-def _filter_options(command: _Command) -> _Command:
-    """Give a command the options that say which dead letters, as one argument `wanted`."""
-    options = (
-        click.option("--topic", default="", help="Only dead letters from this topic."),
-        click.option("--key", default="", help="Only dead letters with this key or unique id."),
-        click.option(
-            "--reason",
-            type=click.Choice(_REASONS),
-            default=None,
-            help="Only dead letters with this reason.",
-        ),
-        click.option(
-            "--from",
-            "begin",
-            type=MomentType(),
-            help="Only those that became dead letters at this time or later.",
-        ),
-        click.option(
-            "--until",
-            "end",
-            type=MomentType(),
-            help="Only those that became dead letters before this time.",
-        ),
-    )
-    for option in reversed(options):
-        command = option(command)
-    return command
+_filter_options = with_options(
+    click.option("--topic", default="", help="Only dead letters from this topic."),
+    click.option("--key", default="", help="Only dead letters with this key or unique id."),
+    click.option(
+        "--reason",
+        type=click.Choice(_REASONS),
+        default=None,
+        help="Only dead letters with this reason.",
+    ),
+    click.option(
+        "--from",
+        "begin",
+        type=MomentType(),
+        help="Only those that became dead letters at this time or later.",
+    ),
+    click.option(
+        "--until",
+        "end",
+        type=MomentType(),
+        help="Only those that became dead letters before this time.",
+    ),
+)
 
 
 @click.command("list")
@@ -180,7 +171,7 @@ def export(*, group: str, file: TextIO, name_servers: str, **which: Any) -> int:
                 nonlocal count
                 wanted = replace(_wanted(**which), broker_name=broker.broker_name)
                 # One after another: the lines are in the order of the queues.
-                async with turn, aclosing(_read(letters, group, wanted)) as found:
+                async with turn, aclosing(letters.read(group, wanted)) as found:
                     async for letter in found:
                         file.write(json.dumps(_row(letter), ensure_ascii=False) + "\n")
                         count += 1
@@ -422,19 +413,12 @@ async def _rows(
     letters: DeadLetters, group: str, wanted: DeadLetterFilter, count: int
 ) -> list[Row]:
     rows: list[Row] = []
-    async with aclosing(_read(letters, group, wanted)) as found:
+    async with aclosing(letters.read(group, wanted)) as found:
         async for letter in found:
             rows.append(_row(letter))
             if len(rows) >= count:
                 break
     return rows
-
-
-async def _read(
-    letters: DeadLetters, group: str, wanted: DeadLetterFilter
-) -> AsyncGenerator[DeadLetter]:
-    async for letter in letters.read(group, wanted):
-        yield letter
 
 
 def _row(letter: DeadLetter) -> Row:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import click
 
@@ -38,7 +38,7 @@ from ariane_admin.asking.changing.changes import (
 )
 from ariane_admin.asking.cluster_doors import PAGE_SIZE, all_pages, answer_from, answer_to_question
 from ariane_admin.asking.connection import CHECKER_VARIABLE, checker_option, run_async
-from ariane_admin.asking.options import count_option
+from ariane_admin.asking.options import count_option, with_options
 from ariane_admin.asking.services import Services
 from ariane_admin.commands.messaging.transaction_rows import check_row, transaction_row
 from ariane_admin.counted import counted
@@ -48,6 +48,8 @@ from ariane_sdk import ClusterClient
 from ariane_sdk.errors import FeatureNotAvailable, ServiceUnavailable
 
 if TYPE_CHECKING:
+    from google.protobuf.message import Message
+
     from ariane.transaction.v1.checked_transaction_service_pb2_grpc import (
         CheckedTransactionServiceAsyncStub,
     )
@@ -60,23 +62,22 @@ _CHECK_COLUMNS: Final = ("check", "asked", "answer", "client_id", "failure_reaso
 CHECKS_MAX: Final = 10_000
 """Checks of one transaction that are shown."""
 
+_Changed: TypeAlias = (
+    transaction_pb.DecideTransactionResponse | transaction_pb.ResumeTransactionResponse
+)
 _Entry = TypeVar("_Entry")
-_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
-def _bulk_options(command: _Command) -> _Command:
-    """Give a command the options by which it takes many transactions."""
-    for option in (
-        click.option("--topic", default="", help="All parked transactions for this topic."),
-        click.option(
-            "--group",
-            "producer_group",
-            default="",
-            help="All parked transactions of this producer group.",
-        ),
-    ):
-        command = option(command)
-    return command
+_bulk_options = with_options(
+    click.option(
+        "--group",
+        "producer_group",
+        default="",
+        help="All parked transactions of this producer group.",
+    ),
+    click.option("--topic", default="", help="All parked transactions for this topic."),
+)
+"""How a command takes many transactions."""
 
 
 @click.command("list")
@@ -218,20 +219,15 @@ def decide(
 
     outcome = TRANSACTION_OUTCOME_COMMIT if commit else TRANSACTION_OUTCOME_ROLLBACK
 
-    async def ask() -> BulkOutcome:
-        async with _changes(checker, admin) as changes:
+    def decision(transaction_id: str) -> transaction_pb.DecideTransactionRequest:
+        return transaction_pb.DecideTransactionRequest(
+            transaction_id=transaction_id, outcome=outcome, cause=cause
+        )
 
-            async def decide_one(transaction_id: str) -> CheckedTransaction:
-                request = transaction_pb.DecideTransactionRequest(
-                    transaction_id=transaction_id, outcome=outcome, cause=cause
-                )
-                method = changes.transactions.DecideTransaction
-                return (await changes.ask(method, request)).transaction
-
-            return await for_each(selection, _parked_ids(changes, selection), decide_one)
-
-    done = run_async(ask())
-    end_with(done, output, "has ended", "have ended", transaction_row)
+    changing = _change_each(
+        checker, admin, selection, lambda one: one.transactions.DecideTransaction, decision
+    )
+    end_with(run_async(changing), output, "has ended", "have ended", transaction_row)
 
 
 @click.command("resume")
@@ -262,17 +258,31 @@ def resume(
     if not transaction_ids:
         confirm(f"Ask producers again about {selection}?", yes=yes)
 
-    async def ask() -> BulkOutcome:
-        async with _changes(checker, admin) as changes:
+    def resumption(transaction_id: str) -> transaction_pb.ResumeTransactionRequest:
+        return transaction_pb.ResumeTransactionRequest(transaction_id=transaction_id)
 
-            async def resume_one(transaction_id: str) -> CheckedTransaction:
-                request = transaction_pb.ResumeTransactionRequest(transaction_id=transaction_id)
-                method = changes.transactions.ResumeTransaction
-                return (await changes.ask(method, request)).transaction
+    changing = _change_each(
+        checker, admin, selection, lambda one: one.transactions.ResumeTransaction, resumption
+    )
+    end_with(run_async(changing), output, "is under check", "are under check", transaction_row)
 
-            return await for_each(selection, _parked_ids(changes, selection), resume_one)
 
-    end_with(run_async(ask()), output, "is under check", "are under check", transaction_row)
+async def _change_each(
+    checker: str,
+    admin: AdminChoice,
+    selection: ParkedSelection,
+    method: Callable[[Services], Callable[..., Awaitable[_Changed]]],
+    request_of: Callable[[str], Message],
+) -> BulkOutcome:
+    """Make a change of each selected transaction, with a request by its id."""
+    # Transactions are the checker's: an admin of the same checker is one of the same cluster.
+    async with administration(checker, admin, checker=checker) as changes, _hinted():
+
+        async def change(transaction_id: str) -> CheckedTransaction:
+            answer = await changes.ask(method(changes), request_of(transaction_id))
+            return answer.transaction
+
+        return await for_each(selection, _parked_ids(changes, selection), change)
 
 
 async def _parked_ids(changes: Services, selection: ParkedSelection) -> AsyncIterator[list[str]]:
@@ -290,13 +300,6 @@ async def _parked_ids(changes: Services, selection: ParkedSelection) -> AsyncIte
         request.page_token = answer.next_page_token
         if not request.page_token:
             return
-
-
-@asynccontextmanager
-async def _changes(checker: str, admin: AdminChoice) -> AsyncIterator[Services]:
-    # Transactions are the checker's: an admin of the same checker is one of the same cluster.
-    async with administration(checker, admin, checker=checker) as changes, _hinted():
-        yield changes
 
 
 @asynccontextmanager

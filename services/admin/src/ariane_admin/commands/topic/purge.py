@@ -11,8 +11,7 @@ from ariane.admin.v1.topic_service_pb2 import PurgeTopicRequest
 from ariane_admin.asking.changing.changes import (
     AdminChoice,
     change_options,
-    changed,
-    required,
+    changed_everywhere,
 )
 from ariane_admin.counted import counted
 from ariane_admin.messages.start_position import MomentType
@@ -63,8 +62,7 @@ def purge(
     request = PurgeTopicRequest(topic=name, undo=undo, validate_only=dry_run)
     if before is not None:
         request.before.FromDatetime(before)
-    answer = changed(name_servers, admin, lambda one: one.topics.PurgeTopic, request)
-    required(answer.outcomes)
+    answer = changed_everywhere(name_servers, admin, lambda one: one.topics.PurgeTopic, request)
     hidden = answer.hidden
     count = sum(each.message_count for each in hidden)
     row: dict[str, Any] = {

@@ -14,8 +14,7 @@ from ariane.namesrv.v1 import route_pb2
 from ariane_admin.asking.changing.changes import (
     AdminChoice,
     change_options,
-    changed,
-    required,
+    changed_everywhere,
 )
 from ariane_admin.asking.connection import run_async
 from ariane_admin.asking.options import question_options
@@ -113,8 +112,7 @@ def create(
     request = topic_pb.CreateTopicRequest(
         topic=wanted, cluster_name=cluster_name, broker_names=broker_names, exists_ok=exists_ok
     )
-    answer = changed(name_servers, admin, lambda one: one.topics.CreateTopic, request)
-    required(answer.outcomes)
+    answer = changed_everywhere(name_servers, admin, lambda one: one.topics.CreateTopic, request)
     for part in answer.topic.placements:
         if exists_ok and part.broker_name in (broker_names or {part.broker_name}):
             _warn_of_difference(placement_row(part), wanted)
@@ -234,8 +232,7 @@ def update(
         confirm(
             f"Change topic {name} even if messages end up in queues that are not readable?", yes=yes
         )
-    answer = changed(name_servers, admin, lambda one: one.topics.UpdateTopic, request)
-    required(answer.outcomes)
+    answer = changed_everywhere(name_servers, admin, lambda one: one.topics.UpdateTopic, request)
     output.rows(_LAYOUT_COLUMNS, list(map(placement_row, answer.topic.placements)))
 
 
@@ -282,12 +279,13 @@ def delete(
 
     request = topic_pb.DeleteTopicRequest(topic=name, broker_names=broker_names)
     try:
-        answer = changed(name_servers, admin, lambda one: one.topics.DeleteTopic, request)
+        answer = changed_everywhere(
+            name_servers, admin, lambda one: one.topics.DeleteTopic, request
+        )
     except TopicNotFound:
         if not missing_ok:
             raise
         answer = topic_pb.DeleteTopicResponse()
-    required(answer.outcomes)
     for why in answer.not_told:
         say_warning(
             f"a name server did not answer, and may keep the queue order of topic {name}: {why}"
