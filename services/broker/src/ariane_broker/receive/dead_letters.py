@@ -94,8 +94,8 @@ class DeadLetters:
         if queue.topic == retry_topic(group):
             # The copy's own attempts field counts the tries before it; only local ones are added.
             await self.returns.handed_out(places)
-            said = await in_turns(self._attempts_at(place.commit_log_offset) for place in places)
-            tried = tried - np.array(said, np.int32)
+            before = await in_turns(self._attempts_at(place.commit_log_offset) for place in places)
+            tried = tried - np.array(before, np.int32)
         refused: list[int] = []
         for local in np.unique(tried).tolist():
             chosen = [

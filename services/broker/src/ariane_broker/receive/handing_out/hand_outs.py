@@ -252,7 +252,7 @@ class HandOuts:
     ) -> QueueSelection:
         """Messages that may be handed out although earlier ones of the queue may not."""
         began = window.end
-        rows = self._ahead.in_order(request, queue, window, request.budget, count=count)
+        rows = self._ahead.in_order(request, queue, window, count=count)
         # Messages that the filter left out have moved the floor, where owners of the queue begin.
         self._table.advance_consumer_offset(request.order.group, queue, window)
         selection = QueueSelection(queue, window, began, end=window.end)
@@ -276,10 +276,10 @@ class HandOuts:
             try:
                 window = self._windows.open(request.order, queue)
                 began = window.end
-                rows = self._ahead.by_priority(request, queue, window, request.budget)
+                rows = self._ahead.by_priority(request, queue, window)
                 if request.in_order:
                     count = request.order.count_max
-                    turn = self._ahead.in_order(request, queue, window, request.budget, count=count)
+                    turn = self._ahead.in_order(request, queue, window, count=count)
                     rows = np.intersect1d(rows, turn, assume_unique=True)
                 self._table.advance_consumer_offset(request.order.group, queue, window)
             except QueueUnderRepair:

@@ -3,12 +3,12 @@
 ::
 
     first call     looks at all queues, some in each turn; each is watched from that turn on
-    told           queue 7 | queue 3 |            something has happened there since
+    arrived        queue 7 | queue 3 |            something has happened there since
     waiting calls  A B C                          A is served from queue 7, then from queue 3, ...
 
-A queue is told of when messages come that the lane wants, when messages of it become visible or
-are settled, and after what a look has found in it. So who waits looks at these queues only, however
-many the topics have.
+A queue is noted when messages come that the lane wants, when messages of it become visible or are
+settled, and when a look has not found all that is in it. So a waiting call looks at these queues
+only, however many the topics have.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Lane:
     def __init__(
         self, held: HeldRequests, filters: Filters, on_arrival: Callable[[], None]
     ) -> None:
-        """Begin without queues; ``on_arrival`` is called in each turn in which one is told of."""
+        """Begin without queues; ``on_arrival`` is called in each turn in which one is noted."""
         self.waiters: dict[Waiter, None] = {}
         """The calls that wait, in the order in which they came."""
         self.user_count = 0
@@ -78,7 +78,7 @@ class Lane:
         return next(iter(self.waiters))
 
     def watch(self, queues: Iterable[QueueKey]) -> None:
-        """Be told of some queues from now on; who looks at them in this turn misses nothing."""
+        """Note arrivals in some queues from now on; a look in this same turn misses nothing."""
         known = self._watch.queues
         fresh = {
             queue: interest_of(self._filters.get(queue.topic))
@@ -88,24 +88,25 @@ class Lane:
         if fresh:
             self._held.watch_also(self._watch, fresh)
 
-    def tell(self, queue: QueueKey) -> None:
-        """There may be something in a queue, if it is one of the lane's."""
-        if queue in self._watch.queues:
-            self._watch.arrived[queue] = None
+    def note(self, queues: Iterable[QueueKey]) -> None:
+        """Note that there may be something in queues, those that are the lane's."""
+        mine = [queue for queue in queues if queue in self._watch.queues]
+        if mine:
+            self.put_back(mine)
             self._on_arrival()
 
     def take(self, count: int) -> list[QueueKey]:
-        """Take the queues that were told of first, ``count`` at most, to look at them."""
-        told = self._watch.arrived
-        queues = list(islice(told, count))
+        """Take the queues that were noted first, ``count`` at most, to look at them."""
+        arrived = self._watch.arrived
+        queues = list(islice(arrived, count))
         for queue in queues:
-            del told[queue]
+            del arrived[queue]
         return queues
 
     def put_back(self, queues: Iterable[QueueKey]) -> None:
-        """There may be more in queues that were looked at; others have their turn before."""
+        """Note that there may be more in queues that were looked at, behind all others."""
         self._watch.arrived.update(dict.fromkeys(queues))
 
     def close(self) -> None:
-        """Be told of nothing any more."""
+        """Note no arrivals any more."""
         self._held.forget(self._watch)

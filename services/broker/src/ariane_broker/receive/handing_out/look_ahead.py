@@ -25,13 +25,11 @@ from ariane_broker.receive.in_hand.queue_window import (
     Rows,
     rows_of,
 )
-from ariane_broker.turn_budget import TurnBudget
 from ariane_record import PropertyName
 from ariane_record.checksums.java_hash import java_string_hashes
 from ariane_record.decoding.columns import decode_columns
 from ariane_record.priority import priority_of
 from ariane_storage.log.records.fields import Int64s
-from ariane_storage.reading.filter import Filter
 from ariane_storage.store import Store
 
 PRIORITY_SPAN: Final = 1024
@@ -58,7 +56,6 @@ class LookAhead:
         request: HandOutRequest,
         queue: QueueKey,
         window: QueueWindow,
-        budget: TurnBudget,
         *,
         count: int,
     ) -> NDArray[np.int64]:
@@ -67,17 +64,15 @@ class LookAhead:
         Those behind it, too, if the client takes several of a message group.
 
         Args:
-            request: Who asks, and when.
+            request: Who asks, and when; once its budget is spent, the next turn goes on.
             queue: The queue.
             window: Its unsettled messages; more are looked at until there are enough.
-            budget: What this turn may examine; once it is spent, the next turn goes on.
             count: Number of rows that is enough.
 
         Raises:
             StorageError: The queue cannot be read.
         """
-        wanted = request.filters.get(queue.topic)
-        if not self._know_all(queue, window, wanted, budget):
+        if not self._know_all(request, queue, window):
             return _NO_ROWS
 
         def eligible() -> NDArray[np.int64]:
@@ -90,30 +85,28 @@ class LookAhead:
             return np.flatnonzero(_first_of_keys(rows) & free)
 
         return self._look_until(
-            queue, window, wanted, eligible, budget, enough=count, rows_max=ORDER_ROWS_MAX
+            request, queue, window, eligible, enough=count, rows_max=ORDER_ROWS_MAX
         )
 
     def by_priority(
-        self, request: HandOutRequest, queue: QueueKey, window: QueueWindow, budget: TurnBudget
+        self, request: HandOutRequest, queue: QueueKey, window: QueueWindow
     ) -> NDArray[np.int64]:
         """Visible rows among which priority decides; not all if the budget is spent.
 
         Raises:
             StorageError: The queue cannot be read.
         """
-        wanted = request.filters.get(queue.topic)
-        if not self._know_all(queue, window, wanted, budget):
+        if not self._know_all(request, queue, window):
             return _NO_ROWS
 
         def visible() -> NDArray[np.int64]:
             return np.flatnonzero(_visible(window.rows, request.now_ms))
 
         rows = self._look_until(
+            request,
             queue,
             window,
-            wanted,
             visible,
-            budget,
             enough=PRIORITY_SPAN,
             rows_max=min(len(window.rows) + PRIORITY_SPAN, UNSETTLED_MAX),
         )
@@ -122,11 +115,10 @@ class LookAhead:
 
     def _look_until(
         self,
+        request: HandOutRequest,
         queue: QueueKey,
         window: QueueWindow,
-        wanted: Filter | None,
         choose: Callable[[], NDArray[np.int64]],
-        budget: TurnBudget,
         *,
         enough: int,
         rows_max: int,
@@ -137,7 +129,7 @@ class LookAhead:
         for _ in range(_LOOKS_MAX):
             if len(chosen) >= enough or window.end >= end or len(window.rows) >= rows_max:
                 break
-            if budget.is_spent():
+            if request.budget.is_spent():
                 break  # The next turn goes on from here.
             found = read_from(
                 self._store,
@@ -145,8 +137,8 @@ class LookAhead:
                 window.end,
                 count_max=min(_LOOK_COUNT, rows_max - len(window.rows)),
                 bytes_max=_LOOK_BYTES,
-                wanted=wanted,
-                budget=budget,
+                wanted=request.filters.get(queue.topic),
+                budget=request.budget,
             )
             if found.end <= window.end:
                 break
@@ -156,18 +148,21 @@ class LookAhead:
             chosen = choose()
         return chosen
 
-    def _know_all(
-        self, queue: QueueKey, window: QueueWindow, wanted: Filter | None, budget: TurnBudget
-    ) -> bool:
+    def _know_all(self, request: HandOutRequest, queue: QueueKey, window: QueueWindow) -> bool:
         """Read message group and priority of rows that were restored from the log.
 
         Returns whether all are known now; if not, the next turn goes on.
         """
         while len(unknown := _unknown(window.rows)):
-            if budget.is_spent():
+            if request.budget.is_spent():
                 return False
             found = read_offsets(
-                self._store, queue, unknown, bytes_max=_LOOK_BYTES, wanted=wanted, budget=budget
+                self._store,
+                queue,
+                unknown,
+                bytes_max=_LOOK_BYTES,
+                wanted=request.filters.get(queue.topic),
+                budget=request.budget,
             )
             if found.end <= unknown[0]:
                 return True

@@ -8,7 +8,7 @@ wakes one call and not all.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from heapq import heapify, heappop, heappush
 from itertools import count
@@ -97,9 +97,9 @@ class WaitingLine:
         return waiter.served, waiter.crowded
 
     def call(self, queue: QueueKey) -> None:
-        """There may be something in a queue: look there soon, for the calls that wait."""
+        """Look into a queue soon, for the calls that wait: there may be something."""
         for lane in self._lanes.values():
-            lane.tell(queue)
+            lane.note((queue,))
 
     def serve(self) -> None:
         """Hand out messages to the calls that have waited longest; soon again if there is more.
@@ -135,7 +135,7 @@ class WaitingLine:
                 left = []
                 group = waiter.order.group
                 fetch = self._cold_reads.begin(group, cold, group)
-                fetch.add_done_callback(lambda _: _tell_all(lane, queues))
+                fetch.add_done_callback(lambda _: lane.note(queues))
             except (ServiceError, StorageError) as error:
                 waiter.failure = error
             finally:
@@ -152,11 +152,6 @@ class WaitingLine:
         if not self._called:
             self._called = True
             asyncio.get_running_loop().call_soon(self.serve)
-
-
-def _tell_all(lane: Lane, queues: Sequence[QueueKey]) -> None:
-    for queue in queues:
-        lane.tell(queue)
 
 
 class WaitingLines:
@@ -176,7 +171,7 @@ class WaitingLines:
         return line
 
     def call(self, group: str, queue: QueueKey) -> None:
-        """There may be messages for a group in a queue: its calls that wait look there soon."""
+        """Let the calls of a group that wait look into a queue soon: there may be messages."""
         line = self._lines.get(group)
         if line is not None:
             line.call(queue)
