@@ -151,7 +151,7 @@ def test_a_direct_instance_reads_no_environment(monkeypatch):
         ),
     ],
 )
-def test_what_is_wrong_is_one_line_that_names_its_place(flags, environ, text):
+def test_a_wrong_setting_is_one_line_that_names_its_source(flags, environ, text):
     assert refused(*flags, environ=environ) == text
 
 
@@ -170,7 +170,7 @@ def test_a_missing_setting_is_named_by_its_flag():
         (f"size = {'[' * 10_000}", "recursion"),
     ],
 )
-def test_what_is_wrong_in_a_file_names_the_file(tmp_path, content, text):
+def test_a_wrong_setting_in_a_file_names_the_file(tmp_path, content, text):
     config = tmp_path / "shop.toml"
     config.write_text(content)
     line = refused("--config", str(config))

@@ -109,7 +109,7 @@ async def page():
     await asyncio.to_thread(served.close)
 
 
-def test_who_holds_connections_has_no_more_threads_than_its_share(monkeypatch):
+def test_a_host_has_no_more_threads_of_the_metrics_page_than_its_share(monkeypatch):
     """Each connection has a thread, also of strangers whose handshake never ends."""
     monkeypatch.setattr(metrics_page, "CONNECTIONS_OF_HOST_MAX", 3)
     served = MetricsPage(Address("127.0.0.1", 0), CollectorRegistry())

@@ -30,7 +30,7 @@ async def test_many_callers_share_and_the_next_finds_room(budget):
     assert budget.lease("next").take_at_once(MIB) >= LEAST_BYTES
 
 
-async def test_who_waits_has_its_turn_when_room_is_given_back(budget):
+async def test_waiting_leases_are_granted_in_turn_when_memory_is_released(budget):
     first = budget.lease("a")
     granted = await first.take(40 * MIB)
     assert granted == 32 * MIB, "half of what is free"
@@ -52,7 +52,7 @@ async def test_who_waits_has_its_turn_when_room_is_given_back(budget):
     assert (budget.held_bytes, budget.waiting_count) == (0, 0)
 
 
-async def test_who_stops_waiting_takes_nothing_with_it(budget):
+async def test_a_cancelled_wait_for_memory_holds_none(budget):
     first = budget.lease("a")
     await first.take(64 * MIB)
     second, third = budget.lease("a"), budget.lease("a")
@@ -75,7 +75,7 @@ async def test_one_large_message_may_be_more_than_was_granted(budget):
     assert lease.take_at_once(1) == 1
 
 
-async def test_who_holds_nothing_is_granted_a_little_whatever_others_hold(budget):
+async def test_a_connection_that_holds_nothing_is_granted_the_least_amount(budget):
     stalled = budget.lease("ipv4:10.0.0.1:1")
     stalled.settle(await stalled.take(MIB), 500 * MIB)
     modest = budget.lease("ipv4:10.0.0.2:1")

@@ -35,7 +35,7 @@ def test_pages_are_the_whole_list(entries, page_size):
 
 
 @given(KEYS, KEYS)
-def test_what_stays_is_seen_once_while_the_list_changes(before, after):
+def test_entries_that_stay_are_listed_once_while_the_list_changes(before, after):
     first = page_of(before)
     if not first.next_page_token:
         return

@@ -118,7 +118,7 @@ async def test_over_tls_the_header_comes_before_the_handshake(seen, tmp_path):
 
 
 @pytest.mark.parametrize("networks", ["127.0.0.0/8", "10.0.0.0/8"])
-async def test_who_says_nothing_or_something_else_is_dropped(seen, networks):
+async def test_a_connection_without_a_right_proxy_header_is_dropped(seen, networks):
     from_proxy = networks == "127.0.0.0/8"
     wrong = [b"PROXY TCP4 10.0.0.1 10.0.0.2 1 2\r\n", SIGNATURE + b"\x21\x55\0\0", b"\xff" * 60]
     # From elsewhere nobody can say whose connection it is.

@@ -19,7 +19,7 @@ class Told:
         return {name: list(read()) for name, read in self.counters.items()}
 
 
-def test_what_was_used_refused_and_waited_for_is_counted():
+def test_quota_metrics_count_uses_refusals_and_waits():
     quotas, told = Quotas(lambda: 100.0), Told()
     measure_quotas(told, quotas)
     assert not any(told.values().values())

@@ -48,7 +48,7 @@ async def test_a_service_lives_again_on_the_same_address_and_is_ready_once():
     assert notes[4:] == ["drain", "stop"]
 
 
-async def test_whoever_asks_for_the_end_ends_it():
+async def test_a_stop_goes_before_a_restart():
     stop = StopRequest()
     stop.request("to become something else", anew=True)
     stop.request("SIGTERM")

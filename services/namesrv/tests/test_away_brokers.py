@@ -12,7 +12,9 @@ from ariane_servicekit import ServiceError
 KEY = BrokerKey("c1", "broker-a", 0)
 
 
-def test_who_has_left_is_named_until_it_is_back_or_a_day_has_passed(table, registration, clock):
+def test_a_broker_that_left_is_named_until_it_is_back_or_a_day_has_passed(
+    table, registration, clock
+):
     for name in ("broker-a", "broker-b", "broker-c"):
         table.register(registration(name))
     table.register(registration("broker-c", broker_id=1, port=1))
@@ -54,7 +56,7 @@ def test_the_memory_of_them_is_bounded(clock, registration):
     assert list(table.away("orders")) == ["broker-7", "broker-8"]
 
 
-def test_who_does_not_come_back_is_forgotten_by_topic(table, registration, clock):
+def test_a_forgotten_broker_is_named_by_no_route(table, registration, clock):
     for name, topics in ("broker-a", ("orders", "bills")), ("broker-b", ("orders",)):
         table.register(registration(name, topics))
         table.unregister(BrokerKey("c1", name, 0), "first")
@@ -78,7 +80,7 @@ def test_who_does_not_come_back_is_forgotten_by_topic(table, registration, clock
     assert list(table.away("orders")) == ["broker-a", "broker-b"], "it came back, and left again"
 
 
-def test_who_is_registered_is_not_forgotten(table, registration, clock):
+def test_a_registered_broker_is_not_forgotten(table, registration, clock):
     table.register(registration())
     clock.advance(100)
     table.register(registration(broker_id=1, port=1))

@@ -334,7 +334,7 @@ async def test_a_group_of_a_fifo_topic_waits_for_its_broker(start):
     assert (await server.group_queue("trades", away[0])).address == "127.0.0.1:2"
 
 
-async def test_what_operators_decide_outlives_a_restart(process):
+async def test_decisions_of_operators_outlive_a_restart(process):
     server = NameServer(process.address)
     await server.register("broker-a", ("orders", "bills"))
     wipe = maintenance.WipeWritePermissionRequest(broker_name="broker-a")

@@ -243,7 +243,7 @@ class TestWritePermission:
             (Permission.NONE, Permission.NONE),
         ],
     )
-    def test_what_is_left_of_a_permission(self, table, registration, announced, left):
+    def test_a_wipe_removes_the_write_permission_alone(self, table, registration, announced, left):
         table.register(registration(permission=announced))
         assert table.route("orders")[0].permission == announced
         table.replace_wiped({"broker-a"})

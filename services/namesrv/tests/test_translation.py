@@ -94,7 +94,7 @@ def topic(**fields):
         ({"filter_server_addresses": ["h:1"] * 65}, "filter_server_addresses"),
     ],
 )
-def test_what_makes_no_sense_names_the_field(changes, field):
+def test_a_refused_announcement_names_the_field(changes, field):
     with pytest.raises(ServiceError) as caught:
         read(announcement(**changes))
     assert caught.value.row.name == "FIELD_INVALID"

@@ -51,7 +51,7 @@ def test_bytes_are_those_of_the_record_codec(bench, store, topic, length_step):
 
 
 @pytest.mark.parametrize("count", [1, 30])
-def test_what_rocketmq_stored_with_a_control_character_can_be_copied(store, count):
+def test_a_forwarded_record_may_have_control_characters(store, count):
     message = RecordFields(topic="flights", body=b"old", properties={"note": "two\nlines"})
     block = encode_block("flights", [message] * count)
     store.append(block, 0)
@@ -170,7 +170,9 @@ TOPIC = 88 + 3 + 1
         (patched(SOUND, 8, b"\xff"), "checksum of the body", 0),
     ],
 )
-def test_what_is_not_as_it_claims_is_rejected_and_leaves_no_trace(store, block, reason, position):
+def test_a_block_that_differs_from_its_columns_is_rejected_and_not_stored(
+    store, block, reason, position
+):
     with pytest.raises(BlockRejected, match=reason) as caught:
         store.append(block, 0)
     assert caught.value.position == position

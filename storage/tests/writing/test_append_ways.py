@@ -100,7 +100,7 @@ def test_one_by_one_and_by_column_write_the_same(rows, even, topic, sequence):
 
 
 @given(st.lists(messages, min_size=1, max_size=20))
-def test_what_brokers_append_anew_goes_one_by_one_too(rows):
+def test_forwarded_records_are_written_the_same_in_both_ways(rows):
     fields = [
         RecordFields(
             topic="t",
@@ -119,7 +119,7 @@ def test_what_brokers_append_anew_goes_one_by_one_too(rows):
 
 @given(st.lists(messages, min_size=1, max_size=20), st.data())
 @settings(max_examples=300)
-def test_what_is_accepted_one_by_one_is_accepted_by_column(rows, data):
+def test_few_records_are_accepted_only_if_they_are_by_column(rows, data):
     block = block_from("t", rows)
     records = bytearray(block.records)
     for _ in range(data.draw(st.integers(1, 2))):
@@ -227,7 +227,7 @@ def test_one_wrong_sum_of_many_is_named(store):
     ("place", "value", "reason"),
     [(40, b"\xff", "born before"), (75, b"\x02", "attempts"), (76, b"\x01", "half message")],
 )
-def test_what_a_client_may_not_say_is_refused(store, count, place, value, reason):
+def test_fields_of_the_broker_are_refused_from_a_client(store, count, place, value, reason):
     sent = block_of("flights", [b"x"] * count)
     records = bytearray(sent.records)
     records[place : place + 1] = value
@@ -288,7 +288,7 @@ def test_a_lie_harms_the_liar_only(bench):
     store.close()
 
 
-def test_what_a_liar_hides_in_a_body_is_never_found(bench):
+def test_a_record_hidden_in_a_body_with_a_false_checksum_is_never_read(bench):
     """The body of a record with a wrong sum holds a sound record of another topic."""
     bench.config = replace(bench.config, segment_bytes=1 << 16)
     store = bench.open()

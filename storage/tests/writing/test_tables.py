@@ -168,7 +168,7 @@ FOUND_ROWS = [
 @example(rows=FOUND_ROWS, victim=0, changes=[(554, 0)], longer=0)
 @example(rows=FOUND_ROWS, victim=0, changes=[(631, 255)], longer=0)
 @settings(max_examples=100)
-def test_what_is_accepted_at_once_is_accepted_one_by_one(rows, victim, changes, longer):
+def test_a_table_is_accepted_by_record_only_if_it_is_by_column(rows, victim, changes, longer):
     rows = list(rows)
     victim %= len(rows)
     block, queue_id, sequence = rows[victim]
@@ -304,7 +304,7 @@ SEQUENCED = encoded("a", 1, [(b"x", "", ()), (b"y", "t", ("k",))], ProducerSeque
         (block_of("a", [b"x"], system_flag=0x4), 0),
     ],
 )
-def test_nothing_is_stored_with_one_that_is_unusual(bad):
+def test_an_invalid_row_keeps_the_whole_table_from_the_store(bad):
     with store_with_log() as store:
         before = left_by(store)
         for rows in ([GOOD, bad, SEQUENCED], [*[GOOD] * FEW, bad, SEQUENCED]):
@@ -367,7 +367,7 @@ def test_a_full_store_takes_none():
             append(store, GOOD, SEQUENCED)
 
 
-def test_what_was_appended_at_once_is_there_after_a_crash(bench):
+def test_a_table_of_several_rows_is_there_after_a_crash(bench):
     bench.config = CONFIG
     store = bench.open()
     store.append(block_of("first", [b"x"]), 0)

@@ -339,7 +339,7 @@ async def test_learning_lets_through_and_counts(probe):
         ]
 
 
-async def test_what_streams_use_is_learned_that_began_before(probe):
+async def test_uses_of_streams_that_began_before_learning_are_recorded(probe):
     async def uses(served):
         answer = await AccessServiceStub(served.channel).ListAccessUses(
             ListAccessUsesRequest(user="anna"), metadata=ROOT

@@ -58,7 +58,7 @@ def test_a_call_in_work_of_a_user_who_is_not_known_any_more_has_no_rights(change
         ask()
 
 
-def test_who_becomes_a_super_user_is_acted_for_by_nobody_but_admin():
+def test_only_admin_acts_for_a_user_who_has_become_a_super_user():
     gate = Gate(AccessMode.CLOSED, int)
     gate.change_rules(rules_of(1, "anna: allow PUBLISH topic a"))
     by = {

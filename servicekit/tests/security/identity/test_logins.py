@@ -110,7 +110,9 @@ async def test_a_right_proof_is_the_user_until_it_ends(logins, private, clock):
     assert not logins.has_ended(elsewhere)
 
 
-async def test_nothing_is_taken_twice_or_elsewhere(logins, private, clock):
+async def test_a_login_proof_is_accepted_once_and_only_where_it_was_asked_for(
+    logins, private, clock
+):
     here = encrypted()
     taken = proof(private, logins.begin(here))
     await logins.finish_by_key(here, taken)

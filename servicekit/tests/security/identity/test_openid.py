@@ -135,7 +135,7 @@ def by_public_key():
         lambda: "x" * 20_000,
     ],
 )
-async def test_what_does_not_hold_is_refused_without_a_word_of_it(verifier, wrong):
+async def test_an_invalid_token_is_refused_and_not_quoted(verifier, wrong):
     made = wrong()
     with pytest.raises(ValueError, match=r"token|key") as caught:
         await verifier.verify(made, PEER)
@@ -176,7 +176,7 @@ async def test_unknown_keys_make_few_fetches_and_known_ones_outlive_the_provider
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b'{"keys": 7}', b"[" * 100_000, b'{"keys": []}'])
-async def test_what_is_no_set_of_keys_is_no_key(content):
+async def test_an_unreadable_set_of_keys_is_refused(content):
     verifier = OpenIdVerifier(SETTINGS, SystemClock(), lambda _url: content)
     with pytest.raises(ValueError, match=r"cannot be read|no such key"):
         await verifier.verify(token(), PEER)

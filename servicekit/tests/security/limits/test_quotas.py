@@ -60,7 +60,7 @@ def refusal(call, *args):
     return caught.value
 
 
-def test_what_is_even_on_the_whole_owes_nothing(quotas, moment):
+def test_an_even_load_within_the_quota_owes_nothing(quotas, moment):
     quotas.change([quota(SENT, USER, "", 1000)])
     meter = quotas.user("anna")
     for _ in range(50):
@@ -158,7 +158,7 @@ def test_a_connection_counts_for_its_user_until_it_is_gone(quotas):
     connections.take(SimpleNamespace(notes={}), "anna")
 
 
-def test_who_is_kept_back_is_noted_with_how_often_and_for_how_long(quotas, moment):
+def test_refusals_and_waits_are_noted_for_each_name(quotas, moment):
     quotas.change([quota(CALLS, USER, "", 10), quota(CONNECTIONS, ADDRESS, "", 1)])
     quotas.user("anna").charge(CALLS, 25, quotas.now_s())
     quotas.uses.note(CALLS, USER, "anna", 10)
@@ -256,7 +256,7 @@ async def test_readers_are_slowed_and_never_refused(calling, moment):
     assert calling.waits == [5.0]
 
 
-def test_what_a_second_takes_is_told_of_ten_seconds_that_are_over(quotas, moment):
+def test_rates_are_averages_of_the_last_ten_seconds(quotas, moment):
     quotas.change([quota(SENT, TOPIC, "orders", 100), quota(CALLS, TOPIC, "", 10)])
     orders = quotas.topic("orders")
 

@@ -31,7 +31,7 @@ entries = st.builds(
 
 
 @given(st.lists(entries, max_size=4), entries, st.sampled_from(ADDRESSES))
-def test_whoever_is_given_it_may_no_more_than_the_giver(held, wanted, here):
+def test_a_given_entry_allows_no_more_than_its_giver_has(held, wanted, here):
     had = [entry for entry in map(entry_of, held) if holds_from(entry, here)]
     asked = entry_of(wanted)
     if not covers(had, asked):

@@ -62,7 +62,7 @@ async def test_plain_messages_say_it_in_a_property(running, receiver):
     assert (span.trace_id, span.parent_id) == ("a" * 32, "1" * 16)
 
 
-async def test_what_is_refused_is_said(running, receiver):
+async def test_the_span_of_a_refused_append_names_the_error(running, receiver):
     async with running(otlp_endpoint=receiver.endpoint, auto_create_topics=False) as broker:
         request = rows_request([broker.batch("nowhere", [b"1"])], [trace_parent("a", "1")])
         (row,) = (await broker.sends.AppendRecords(request)).table_result.rows

@@ -69,7 +69,7 @@ async def test_a_topic_beyond_its_quota_is_refused_and_its_neighbours_are_not(br
     assert len(await broker.bodies("orders")) == 40
 
 
-async def test_what_is_used_of_quotas_is_told_although_nobody_is_kept_back(broker, limited):
+async def test_uses_of_quotas_are_listed_before_any_is_exceeded(broker, limited):
     for name in ("shop-1", "shop-2", "other"):
         await broker.create_topic(name)
     group = group_pb.ConsumerGroup(consumer_group="shop-g")

@@ -66,7 +66,7 @@ async def test_a_table_taken_at_once_is_answered_as_its_rows_one_by_one(requests
     st.lists(usual, min_size=1, max_size=6), st.lists(unusual, min_size=1, max_size=2), st.data()
 )
 @settings(max_examples=20)
-async def test_what_is_refused_takes_no_other_with_it(batches, refused, data):
+async def test_a_refused_batch_affects_no_other(batches, refused, data):
     for batch in refused:
         batches.insert(data.draw(st.integers(0, len(batches))), batch)
     await both_ways([GOOD, batches, GOOD])

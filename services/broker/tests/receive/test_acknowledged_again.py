@@ -46,7 +46,7 @@ def answer(machine, out, places, outcome=DONE):
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-def test_what_owners_have_settled_is_done_for_a_receipt_that_power_took(machine):
+def test_messages_settled_by_owners_are_done_for_receipts_lost_with_power(machine):
     machine = machine()
     out = lost_hand_out(machine, 2)
     assert answer(machine, out, [0]), "it comes again"
@@ -77,7 +77,7 @@ def test_a_receipt_that_power_took_does_nothing_else(machine, outcome):
     machine.settle_all(again)
 
 
-def test_what_an_offset_set_anew_has_passed_is_done_and_what_it_goes_back_to_is_not():
+def test_a_reset_settles_the_messages_before_it_and_no_others():
     machine = ReceiveMachine()
     machine.send(queue=QUEUE, groups=["a", "b"])
     (out,) = machine.take(2, 38)
@@ -112,7 +112,7 @@ class UnconfirmedAtFirst(FlushedAtOnce):
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-def test_who_acknowledges_again_waits_for_the_disk_too(machine):
+def test_a_repeated_acknowledgement_waits_for_the_disk(machine):
     for seed in range(8):
         played = machine()
         played.send(queue=QUEUE, groups=["a"])

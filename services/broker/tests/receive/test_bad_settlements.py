@@ -129,7 +129,7 @@ async def test_a_client_has_a_name_that_can_be_shown(broker, refused, client_id)
     assert (failure.reason, failure.metadata["field"]) == ("FIELD_INVALID", "client_id")
 
 
-async def test_what_is_not_there_stands_nowhere(broker, refused):
+async def test_counts_of_unknown_groups_and_topics_are_refused(broker, refused):
     await broker.create_topic("orders")
     one = Receiver(broker)
     assert (await refused(one.standing())).reason == "GROUP_NOT_FOUND"

@@ -37,7 +37,7 @@ async def test_receivers_go_on_where_owners_have_stored(broker):
     assert await one.standing() == [(5, 3, 3, 0, 0)]
 
 
-async def test_nobody_receives_while_members_own_queues(broker, refused):
+async def test_receiving_is_refused_while_members_own_queues(broker, refused):
     await broker.create_topic("orders")
     hello = client_pb.ClientHello(
         client_id="owner", memberships=[client_pb.Membership(consumer_group="billing")]
@@ -50,7 +50,7 @@ async def test_nobody_receives_while_members_own_queues(broker, refused):
     stream.cancel()
 
 
-async def test_what_members_settle_wakes_no_reader_of_another_group(broker, monkeypatch):
+async def test_settling_wakes_no_reader_of_another_group(broker, monkeypatch):
     await broker.create_topic("orders")
     await broker.store("orders", [b"%d" % n for n in range(8)])
     membership = client_pb.Membership(

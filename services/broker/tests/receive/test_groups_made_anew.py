@@ -21,7 +21,9 @@ async def delete_offsets(broker):
 
 @pytest.mark.parametrize("snapshot", ["lost", "older"])
 @pytest.mark.parametrize("delete", [delete_group, delete_offsets])
-async def test_what_it_received_is_not_read_from_the_log_later(running, tmp_path, delete, snapshot):
+async def test_what_a_deleted_group_received_is_not_restored_from_the_log(
+    running, tmp_path, delete, snapshot
+):
     config = tmp_path / "store" / "config"
     async with running() as broker:
         await broker.create_topic(TOPIC, 1)

@@ -47,7 +47,7 @@ async def test_it_stays_invisible_while_the_client_is_attached_and_comes_then(cl
     assert bodies(again) == ["a"]
 
 
-async def test_who_says_how_long_is_taken_at_the_word(clock, broker):
+async def test_an_invisible_time_that_the_client_sets_is_not_renewed(clock, broker):
     """Clients that failed at a message give it back so: it would never come again."""
     await broker.create_topic("orders")
     await broker.store("orders", [b"a"])
@@ -61,7 +61,7 @@ async def test_who_says_how_long_is_taken_at_the_word(clock, broker):
     call.cancel()
 
 
-async def test_what_a_client_has_not_said_that_it_has_comes_again(clock, broker):
+async def test_messages_that_a_client_has_not_confirmed_come_again(clock, broker):
     """An answer may be lost on its way to a client that is attached."""
     await broker.create_topic("orders")
     await broker.store("orders", [b"a", b"b"])
@@ -89,7 +89,7 @@ async def test_packed_records_are_kept_by_their_receipt_but_for_what_was_given_b
     call.cancel()
 
 
-async def test_what_is_another_s_by_now_is_not_kept(clock, broker):
+async def test_messages_that_another_client_has_by_now_are_not_kept(clock, broker):
     await broker.create_topic("orders")
     await broker.store("orders", [b"a"])
     one, other = Receiver(broker), Receiver(broker)

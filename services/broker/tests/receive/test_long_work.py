@@ -80,7 +80,7 @@ async def most_in_a_turn(work, marks):
     return max(np.diff(steps))
 
 
-async def test_what_many_clients_keep_is_renewed_in_turns(table):
+async def test_renewals_for_many_clients_let_other_calls_run(table):
     for number in range(COUNT):
         keep(table, number)
     log = Log(table)
@@ -99,7 +99,7 @@ async def test_what_many_clients_keep_is_renewed_in_turns(table):
     assert (table.window(GROUP, QUEUE).rows["until_ms"] > NOW_MS + 1000).all()
 
 
-async def test_what_a_reset_has_taken_meanwhile_is_not_renewed(table):
+async def test_messages_that_a_reset_took_meanwhile_are_not_renewed(table):
     for number in range(COUNT):
         keep(table, number)
     upkeep = ReceiveUpkeep(

@@ -33,7 +33,7 @@ async def test_messages_are_received_and_acknowledged_by_hand(broker):
     assert await broker.known_offset("billing", "orders") == 3
 
 
-async def test_what_is_not_settled_in_time_comes_again_to_anyone(clock, broker):
+async def test_messages_that_are_not_settled_in_time_come_again_to_any_member(clock, broker):
     await broker.create_topic("orders")
     await broker.store("orders", [b"a", b"b", b"c"])
     one, other = Receiver(broker), Receiver(broker)
@@ -171,7 +171,7 @@ async def test_a_client_waits_until_something_comes(clock, broker):
     assert attempts(await behind) == [1]
 
 
-async def test_who_waits_for_longest_is_served_first(broker):
+async def test_the_call_that_has_waited_longest_is_served_first(broker):
     await broker.create_topic("orders")
     line = [Receiver(broker) for _ in range(4)]
     waiting = []
@@ -240,7 +240,7 @@ async def test_lags_know_what_is_settled_behind_the_offset_and_what_is_in_hand(b
     assert lag.HasField("oldest_store_time")
 
 
-async def test_what_a_filter_has_left_out_is_not_the_oldest_message_of_a_lag(broker):
+async def test_filtered_messages_are_no_lag(broker):
     await broker.create_topic("orders")
     await broker.store("orders", [b"0"], tags=["a"])
     one = Receiver(broker)
@@ -312,7 +312,7 @@ async def test_orders_out_of_range_are_refused(broker, refused, fields, field):
     assert (failure.reason, failure.metadata["field"]) == ("FIELD_INVALID", field)
 
 
-async def test_what_cannot_be_received_from_is_named(broker, refused):
+async def test_a_refused_receive_has_the_reason(broker, refused):
     await broker.create_topic("orders")
     one = Receiver(broker)
     assert (await refused(one.receive("none"))).reason == "TOPIC_NOT_FOUND"

@@ -407,7 +407,7 @@ class OrderedMachine(ReceiveMachine):
 
 
 @pytest.mark.parametrize("machine", [ReceiveMachine, OrderedMachine])
-def test_nothing_is_lost_nor_comes_twice(machine):
+def test_no_message_is_lost_or_comes_twice(machine):
     run_state_machine_as_test(
         machine,
         settings=settings(

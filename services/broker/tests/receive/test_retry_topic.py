@@ -7,7 +7,7 @@ from services.broker.tests.receive.receive_calls import Receiver, attempts, bodi
 from services.broker.tests.retry.test_retry_calls import arrived, messages_of, return_call
 
 
-async def test_what_owners_returned_comes_to_receivers_and_attempts_count_on(clock, broker):
+async def test_messages_that_owners_returned_come_to_receivers_and_attempts_count_on(clock, broker):
     await broker.create_topic("orders")
     await broker.store("orders", [b"returned", b"given back", b"good"])
     policy = group_pb.RetryPolicy(table=group_pb.DelayTable(delays=[timedelta(milliseconds=1)]))

@@ -33,9 +33,7 @@ async def test_a_clock_that_is_set_shows_no_message_and_hides_none(monkeypatch, 
         assert bodies(await other.receive()) == ["a"]
 
 
-async def test_what_was_hidden_by_a_clock_that_was_ahead_comes_after_a_restart(
-    monkeypatch, running
-):
+async def test_messages_hidden_by_a_clock_that_was_ahead_come_after_a_restart(monkeypatch, running):
     clock = SettableClock()
     clock.set_s = 15 * DAY_S
     monkeypatch.setattr(app, "SystemClock", lambda: clock)

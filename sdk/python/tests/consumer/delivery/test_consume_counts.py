@@ -46,7 +46,7 @@ def deliver(clock, counts):
     return deliver
 
 
-async def test_what_is_done_and_what_failed_is_told_with_rates_and_times(clock, counts, deliver):
+async def test_counts_of_consumed_messages_have_rates_and_times(clock, counts, deliver):
     for _ in range(10):
         await deliver(messages(4), seconds=0.5)
         clock.now_s += 0.5

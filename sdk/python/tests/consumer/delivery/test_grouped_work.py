@@ -105,7 +105,7 @@ class Patient:
         return None
 
 
-async def test_what_is_done_of_a_failing_batch_is_done_for_the_stored_offset():
+async def test_finished_messages_of_a_failing_batch_count_for_the_stored_offset():
     given_, goes_on, room = [], asyncio.Event(), []
 
     async def listen(messages):

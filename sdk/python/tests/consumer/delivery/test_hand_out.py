@@ -123,7 +123,7 @@ async def test_suspects_are_given_one_at_a_time_and_told_before_and_after(scene)
     ]
 
 
-async def test_what_comes_back_from_the_dead_is_given_alone(scene):
+async def test_a_message_of_a_dead_consumer_is_delivered_alone(scene):
     queue = MessageQueue(retry_topic("billing"), "broker-a", 0)
     poison = Stub(1, {"CONSUMER_DEATHS": "1"})
     assert await run(scene.work(queue=queue), scene, Stub(0), poison, Stub(2), Stub(3)) == 4
@@ -134,13 +134,13 @@ async def test_what_comes_back_from_the_dead_is_given_alone(scene):
     ]
 
 
-async def test_what_a_producer_says_of_deaths_is_not_believed(scene):
+async def test_a_count_of_deaths_that_a_producer_sets_is_ignored(scene):
     liar = Stub(1, {"CONSUMER_DEATHS": "1"})
     await run(scene.work(), scene, Stub(0), liar)
     assert scene.happened == [("given", 0, 1)]
 
 
-async def test_nothing_else_of_the_consumer_is_in_work_beside_a_suspect(scene):
+async def test_a_suspected_message_is_delivered_while_no_other_is_in_work(scene):
     other = MessageQueue("other", "broker-b", 0)
     ordinary = scene.work(queue=other, batch_size=1, queue_concurrency=4)
     suspect = scene.work(Caution(alone_end=8), queue_concurrency=4)

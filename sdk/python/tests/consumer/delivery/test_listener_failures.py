@@ -49,7 +49,7 @@ def test_a_failure_has_its_trace_once_for_each_place_and_a_line_each_time(tell):
     assert tell(refuse, 3).exc_info is None
 
 
-def test_what_a_listener_says_of_its_messages_is_told_in_its_words(tell):
+def test_the_log_has_the_text_of_a_listener_s_error(tell):
     def fail():
         raise MessagesFailed([], "not to my liking")
 

@@ -55,7 +55,7 @@ async def test_a_message_that_is_refused_by_itself_is_left_and_the_others_are_no
     assert "from 1 on, cannot be sent back" in caplog.text
 
 
-async def test_what_is_taken_back_is_not_left(send_back):
+async def test_returned_messages_are_not_left_to_the_consumer(send_back):
     assert await send_back(*[ReturnedMessage(attempts=1)] * 3) == []
 
 

@@ -140,7 +140,7 @@ async def test_a_rejected_one_is_not_tried_again():
     assert scene.dead == [(1, 0, REJECTED)]
 
 
-async def test_what_cannot_be_given_up_is_not_passed():
+async def test_a_message_that_cannot_become_a_dead_letter_is_not_passed():
     scene = Scene(0, whole)
     scene.deaf = 2
     await scene.run(3, batch_size=1)

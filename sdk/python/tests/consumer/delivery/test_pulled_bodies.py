@@ -161,7 +161,7 @@ def test_bodies_that_nobody_asked_for_are_refused(tags):
     assert (work.woken, work.window.next_pull_offset) == (0, 40)
 
 
-def test_what_came_is_counted_as_records():
+def test_pulled_bodies_count_as_the_records_they_stand_for():
     records, sizes = stored([(3, 64), (4, 100)])
     runs, bodies = pulled_bodies(records, sizes)
     alone = PulledRecords(QueueRecords(body_runs=runs), bodies[:0], bodies)

@@ -160,7 +160,7 @@ async def test_a_failed_message_comes_again_and_the_rest_goes_on(place, send, ma
     assert last.message_group == "one"
 
 
-async def test_nothing_becomes_a_dead_letter_for_what_is_beside_it(
+async def test_a_good_message_beside_a_hopeless_one_is_no_dead_letter(
     cluster, place, make_consumer, dead_letters_of
 ):
     """A listener that does not say with what it failed has failed with the whole batch."""
@@ -223,7 +223,7 @@ async def test_a_rejected_message_is_tried_once(place, send, make_consumer, dead
     assert letter.properties["DLQ_REASON"] == "REJECTED"
 
 
-async def test_what_cannot_be_sent_back_is_tried_here_and_not_passed(
+async def test_a_message_that_cannot_be_sent_back_is_tried_here_and_not_passed(
     place, send, make_consumer, monkeypatch, cluster
 ):
     clerk = Clerk(lambda message: message.body == b"bad" and clerk.tries[b"bad"] < 4)

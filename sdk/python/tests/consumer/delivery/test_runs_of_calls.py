@@ -80,7 +80,7 @@ async def test_a_call_gets_no_more_than_its_batch_and_all_come_in_order(batch_si
 
 
 @pytest.mark.parametrize("holds_at", [0, 5, RUN_MESSAGES - 1, RUN_MESSAGES + 1])
-async def test_who_gives_a_queue_up_within_a_run_says_what_is_done(holds_at):
+async def test_a_release_within_a_run_has_the_offset_that_is_done(holds_at):
     listener = Listener(holds_at=holds_at)
     work = work_of(listener)
     await asyncio.wait_for(listener.holds.wait(), 60)
@@ -100,7 +100,7 @@ async def test_a_call_that_is_cancelled_within_a_run_is_not_done():
     assert await work.release(0.01) == 7
 
 
-async def test_what_fails_within_a_run_is_tried_again_and_the_rest_waits():
+async def test_a_failure_within_a_run_is_tried_again_and_the_rest_waits():
     tries = []
 
     async def listen(messages):
@@ -126,7 +126,7 @@ async def test_several_at_once_take_no_runs():
     assert await work.release(10) == 10
 
 
-async def test_what_must_be_told_before_is_taken_call_by_call():
+async def test_messages_that_are_announced_before_are_delivered_call_by_call():
     told = []
 
     async def tell(_queue, consumer_offset, in_work):

@@ -54,7 +54,7 @@ def test_a_delivery_goes_over_the_ends_of_pulls():
     assert window.take(4) is None
 
 
-def test_what_a_filter_left_out_is_passed_over():
+def test_filtered_messages_are_passed_over():
     window = QueueWindow(0)
     window.put(stubs(3, 7), 10)
     window.put((), 30)
@@ -109,7 +109,7 @@ def histories(draw):
 
 
 @given(histories())
-def test_nothing_is_skipped_and_nothing_is_counted_twice(history):
+def test_no_message_is_skipped_or_counted_twice(history):
     window = QueueWindow(100)
     unfinished, in_work, delivered = deque(), [], []
     next_offset = 100

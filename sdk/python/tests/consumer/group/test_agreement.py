@@ -43,7 +43,7 @@ def member(cluster, group, topic):
     )
 
 
-async def test_who_differs_is_refused_on_another_broker_too(cluster, apart):
+async def test_a_member_that_differs_is_refused_on_another_broker_too(cluster, apart):
     async with member(cluster, "strangers", "apart-a") as first:
         with pytest.raises(errors.GroupRefused) as refused:
             await member(cluster, "strangers", "apart-b").start()

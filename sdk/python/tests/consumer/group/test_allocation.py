@@ -80,5 +80,5 @@ def test_each_queue_is_owned_once_and_shares_differ_by_at_most_one(queue_count, 
     assert max(sizes) - min(sizes) <= 1
 
 
-def test_who_is_no_member_gets_nothing():
+def test_a_client_that_is_no_member_gets_no_queue():
     assert not Averaging().allocate("stranger", queues_of(4), members_of(2))

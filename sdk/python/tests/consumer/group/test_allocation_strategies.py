@@ -167,7 +167,7 @@ def test_configured_queues_are_had_where_the_topic_has_them():
 
 
 @pytest.mark.parametrize("strategy", [*STRATEGIES.values(), Sticky()], ids=lambda s: s.name)
-def test_who_is_no_member_gets_nothing(strategy):
+def test_a_client_that_is_no_member_gets_no_queue(strategy):
     assert not strategy.allocate("room1@stranger", *group_of(4, 2))
 
 

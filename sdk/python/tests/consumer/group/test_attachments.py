@@ -63,13 +63,13 @@ def attachments(monkeypatch):
     return made
 
 
-async def test_who_answers_late_is_waited_for_when_nobody_else_does(attachments):
+async def test_a_late_broker_is_waited_for_when_no_other_answers(attachments):
     first, _ = attachments._by_broker.values()
     asyncio.get_running_loop().call_later(2 * CALL_S, first.end)
     assert await attachments.wait_tried() is None
 
 
-async def test_who_is_let_in_waits_for_others_no_longer_than_for_a_call(attachments):
+async def test_once_let_in_a_consumer_waits_for_others_no_longer_than_a_call(attachments):
     first, _ = attachments._by_broker.values()
     first.end()
     async with asyncio.timeout(module.PATIENCE_CALLS * CALL_S * 0.9):

@@ -7,7 +7,7 @@ from ariane_sdk.consumer.group.handovers import REJOIN_S, Handovers
 HANDOVER_S = 1.5
 
 
-def test_whoever_is_first_at_a_new_primary_does_not_take_itself_for_the_only_one():
+def test_the_first_member_at_a_new_primary_waits_for_the_others():
     now_s = 100.0
     handovers = Handovers(HANDOVER_S, SimpleNamespace(monotonic_s=lambda: now_s))
     handovers.accepted("broker-a")

@@ -106,7 +106,7 @@ async def test_a_rolling_restart_moves_no_queue_and_repeats_no_message(cluster, 
     assert {len(owners) for owners in crew.owners.values()} == {1}
 
 
-async def test_who_is_away_is_listed(cluster, topic):
+async def test_a_named_member_that_is_away_is_listed(cluster, topic):
     crew, group = Crew(cluster, topic), f"crew-{topic}"
     async with crew.member("stays") as one, ClusterClient(cluster.name_servers) as client:
         async with crew.member("goes") as gone:

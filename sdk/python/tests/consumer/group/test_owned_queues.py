@@ -342,7 +342,7 @@ async def test_offsets_that_are_set_anew_while_a_queue_is_taken_over_are_those_t
     assert [work.begin_offset for work in place.works] == [50]
 
 
-async def test_what_the_broker_does_not_tell_is_asked_for_again(make_owned):
+async def test_offsets_that_could_not_be_read_are_asked_for_again(make_owned):
     place = make_owned()
     load, failures = place.keeping.load, [errors.CallError("away"), errors.CallError("away")]
 

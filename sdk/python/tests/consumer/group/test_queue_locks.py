@@ -103,7 +103,7 @@ def locks(clock, calls, lost, place):
     )
 
 
-async def test_what_is_free_is_held_for_half_of_the_lease(locks, calls, clock):
+async def test_free_queues_are_held_for_half_of_the_lease(locks, calls, clock):
     del calls.epochs[QUEUES[1]]
     calls.takes_s = 2.0
     assert await locks.acquire(BROKER, QUEUES) == [QUEUES[0], QUEUES[2]]
@@ -199,7 +199,7 @@ async def test_a_silent_broker_is_asked_every_second_until_locks_are_not_good(lo
     assert locks.epoch_of(QUEUES[0]) is None
 
 
-async def test_who_was_frozen_holds_nothing(locks, clock, lost, calls):
+async def test_a_member_that_was_frozen_holds_no_lock(locks, clock, lost, calls):
     await locks.acquire(BROKER, QUEUES)
     clock.now_s += 100
     assert not locks.holds(QUEUES[0])
@@ -217,9 +217,7 @@ async def test_given_back_means_told_and_forgotten(locks, calls):
 
 
 @pytest.mark.parametrize("why", ["no answer", "in no route"])
-async def test_what_could_not_be_given_back_is_not_renewed_and_given_back_later(
-    locks, calls, place, why
-):
+async def test_locks_that_could_not_be_given_back_are_given_back_later(locks, calls, place, why):
     await locks.acquire(BROKER, QUEUES)
     calls.error = errors.ServiceUnavailable("away", retriable=True)
     if why == "in no route":
@@ -238,7 +236,7 @@ async def test_what_could_not_be_given_back_is_not_renewed_and_given_back_later(
     assert calls.given_back == {QUEUES[0]: 7, QUEUES[1]: 7}
 
 
-async def test_what_is_wanted_again_is_not_given_back_any_longer(locks, calls):
+async def test_locks_that_are_wanted_again_are_not_given_back(locks, calls):
     await locks.acquire(BROKER, QUEUES)
     calls.error = errors.ServiceUnavailable("away", retriable=True)
     await locks.give_back(QUEUES[:2])
@@ -249,7 +247,7 @@ async def test_what_is_wanted_again_is_not_given_back_any_longer(locks, calls):
     assert locks.holds(QUEUES[0])
 
 
-async def test_what_nobody_uses_is_given_back_instead_of_renewed(locks, calls, place):
+async def test_unused_locks_are_given_back_instead_of_renewed(locks, calls, place):
     await locks.acquire(BROKER, QUEUES)
     place.used = set(QUEUES[:2])
     await locks.renew()
@@ -259,7 +257,7 @@ async def test_what_nobody_uses_is_given_back_instead_of_renewed(locks, calls, p
 
 
 @pytest.mark.parametrize(("unknown", "given_back"), [(True, dict.fromkeys(QUEUES, 0)), (False, {})])
-async def test_what_may_have_been_granted_unheard_is_given_back(locks, calls, unknown, given_back):
+async def test_locks_that_may_have_been_granted_are_given_back(locks, calls, unknown, given_back):
     calls.error = errors.CallError("no answer", outcome_unknown=unknown)
     with pytest.raises(errors.CallError):
         await locks.acquire(BROKER, QUEUES)
@@ -269,7 +267,7 @@ async def test_what_may_have_been_granted_unheard_is_given_back(locks, calls, un
     assert calls.given_back == given_back
 
 
-async def test_who_finds_its_lock_no_longer_good_says_so_at_once(locks, calls, clock, lost):
+async def test_an_expired_lock_is_reported_lost_at_once(locks, calls, clock, lost):
     await locks.acquire(BROKER, QUEUES)
     locks.stop_relying(QUEUES[0])
     assert lost == []
@@ -280,7 +278,7 @@ async def test_who_finds_its_lock_no_longer_good_says_so_at_once(locks, calls, c
     assert calls.given_back == {QUEUES[0]: 7}
 
 
-async def test_nothing_is_left_when_a_consumer_stops(locks, calls):
+async def test_a_consumer_that_stops_gives_all_locks_back(locks, calls):
     await locks.acquire(BROKER, QUEUES)
     calls.error = errors.ServiceUnavailable("away", retriable=True)
     await locks.give_back(QUEUES[:1])

@@ -85,12 +85,12 @@ def offsets(begun):
     return {queue: position.queue_offset for queue, position in found.items()}
 
 
-async def test_who_finds_a_topic_new_begins_in_all_its_queues(cluster):
+async def test_the_first_member_of_a_group_begins_in_all_queues_of_the_topic(cluster):
     assert offsets(await cluster.member().begin(A, [QA])) == {QA: END}
     assert cluster.offsets == {QA: END, QB: END}
 
 
-async def test_who_starts_while_another_begins_waits_for_it(cluster):
+async def test_a_member_that_starts_while_another_begins_waits_for_it(cluster):
     # The other one has begun at the first broker, and its call to the second is under way.
     cluster.offsets = {QA: 40}
     member = cluster.member()
@@ -107,7 +107,7 @@ async def test_a_queue_that_stays_without_an_offset_was_added(cluster):
     assert offsets(await member.begin(B, [QB])) == {QB: FIRST}
 
 
-async def test_nobody_begins_while_a_broker_that_may_know_the_group_is_away(cluster):
+async def test_no_member_begins_while_a_broker_that_may_know_the_group_is_away(cluster):
     cluster.offsets, cluster.away = {QA: 40}, {A.broker_name}
     member = cluster.member()
     with pytest.raises(errors.ServiceUnavailable):
@@ -129,7 +129,7 @@ async def test_a_group_whose_only_broker_has_left_is_not_taken_for_new(cluster, 
     assert "begins at the first message" in begins
 
 
-async def test_whoever_has_the_offsets_of_all_brokers_itself_waits_for_none(cluster):
+async def test_a_member_that_keeps_all_offsets_itself_waits_for_no_broker(cluster):
     cluster.queues, cluster.left, cluster.knows_all = (QB,), frozenset({A.broker_name}), True
     member = cluster.member()
     assert offsets(await member.begin(B, [QB])) == {QB: END}
@@ -150,7 +150,7 @@ async def test_a_group_that_is_new_begins_as_it_is_told_once_the_broker_is_back(
     assert cluster.asked_since == [NOW - timedelta(seconds=3)] * 2, "what came meanwhile counts"
 
 
-async def test_what_is_known_is_begun_while_a_broker_of_another_topic_is_away(cluster):
+async def test_known_queues_begin_while_a_broker_of_another_topic_is_away(cluster):
     known = MessageQueue("invoices", A.broker_name, 0)
     cluster.offsets, cluster.away = {known: 40}, {B.broker_name}
     assert offsets(await cluster.member().begin(A, [known, QA])) == {known: 40}

@@ -113,7 +113,7 @@ async def test_a_damaged_file_gives_way_to_the_one_before_and_never_replaces_it(
     await third.close()
 
 
-async def test_nothing_begins_anew_when_both_are_damaged(tmp_path):
+async def test_two_damaged_offset_files_are_an_error(tmp_path):
     file = OffsetFile.open(tmp_path, "i", "billing")
     await file.store(None, {QUEUE: at(5)})
     await file.store(None, {QUEUE: at(9)})
@@ -215,7 +215,7 @@ async def cut_off(tmp_path):
     disk.let.set()
 
 
-async def test_what_is_still_being_written_does_not_replace_what_came_later(cut_off, tmp_path):
+async def test_an_older_write_does_not_replace_a_newer_one(cut_off, tmp_path):
     file, disk = cut_off
     store = asyncio.create_task(file.store(None, {QUEUE: at(9)}))
     assert not await asyncio.to_thread(disk.begun.acquire, timeout=0.1)
@@ -228,7 +228,7 @@ async def test_what_is_still_being_written_does_not_replace_what_came_later(cut_
     await again.close()
 
 
-async def test_nobody_else_has_the_file_while_it_is_being_written(cut_off, tmp_path):
+async def test_an_offset_file_is_in_use_until_it_is_written(cut_off, tmp_path):
     file, disk = cut_off
     closing = asyncio.create_task(file.close())
     await asyncio.wait((closing,), timeout=0.1)

@@ -9,7 +9,9 @@ from ariane_sdk import Message, MessageQueue, PushSettings, QueueReader, errors
 from sdk.python.tests.consumer.push_side import Book, wait_until
 
 
-async def test_who_gives_a_queue_up_stores_its_offset(topic, producer, make_consumer):
+async def test_a_member_stores_the_offset_of_a_queue_that_it_gives_up(
+    topic, producer, make_consumer
+):
     settings = PushSettings(rebalance_gap_s_min=0.05, handover_s=0.3, offset_store_interval_s=60.0)
     first, second = Book(), Book()
     await producer.send_batch([Message(topic, b"x", message_group=str(n)) for n in range(100)])

@@ -133,7 +133,9 @@ async def _is_waiting(consumer, count):
     return all(work.window.message_count == count for work in consumer._life.owned.in_work())
 
 
-async def test_what_was_polled_before_is_stored_by_itself(topic, one_queue, make_consumer, reader):
+async def test_offsets_of_earlier_polls_are_stored_by_themselves(
+    topic, one_queue, make_consumer, reader
+):
     async with make_consumer(group="auto") as consumer:
         assert len(await consumer.poll(4, timeout_s=20)) == 4
         await asyncio.sleep(0.3)
@@ -149,7 +151,7 @@ async def test_what_was_polled_before_is_stored_by_itself(topic, one_queue, make
 
 
 @pytest.mark.parametrize("auto_commit", [True, False])
-async def test_what_a_filter_leaves_out_is_passed_and_stored(
+async def test_offsets_behind_filtered_messages_are_stored(
     topic, one_queue, make_consumer, reader, auto_commit
 ):
     long_holds = replace(BRISK, hold_s=20.0)
@@ -164,9 +166,7 @@ async def test_what_a_filter_leaves_out_is_passed_and_stored(
                 assert await consumer.poll(timeout_s=0.02) == []
 
 
-async def test_what_is_in_hand_is_not_passed_with_what_a_filter_leaves_out(
-    topic, producer, one_queue, make_consumer
-):
+async def test_filtered_messages_pass_no_message_in_hand(topic, producer, one_queue, make_consumer):
     for tag in ("wanted", "other", "other"):
         await producer.send(Message(topic, b"x", tag=tag), message_queue=one_queue)
     options = {"group": "careful", "subscriptions": {topic: "wanted"}, "auto_commit": False}
@@ -252,7 +252,7 @@ async def test_a_paused_queue_keeps_still(topic, producer, one_queue, make_consu
         assert bodies(await consumer.poll(timeout_s=20)) == list("23456789")
 
 
-async def test_who_asks_for_the_stored_offset_undoes_no_reset(
+async def test_reading_the_stored_offset_undoes_no_reset(
     topic, one_queue, cluster, make_consumer, reader, monkeypatch
 ):
     async with (
@@ -435,7 +435,7 @@ async def test_no_offset_is_refused_and_harms_nothing(make_consumer, one_queue, 
 
 
 @pytest.mark.parametrize("wrong", [("no-broker", 0), ("broker-a", 99), ("broker-a", -1)])
-async def test_who_is_assigned_what_is_not_there_is_told(cluster, topic, one_queue, wrong):
+async def test_assigning_a_queue_that_does_not_exist_is_an_error(cluster, topic, one_queue, wrong):
     consumer = PullConsumer(cluster.name_servers, group="by-hand", start="earliest")
     async with consumer, asyncio.timeout(60):
         with pytest.raises(errors.QueueNotFound, match=f"{wrong[0]}#{wrong[1]}"):

@@ -91,7 +91,7 @@ async def send_and_wait(producer, topic, arrivals, numbers, queue=None):
         await arrivals.wait(number + 1)
 
 
-async def test_who_keeps_up_asks_seldom(cluster, topic, producer, monkeypatch):
+async def test_a_consumer_that_keeps_up_asks_seldom(cluster, topic, producer, monkeypatch):
     asked, arrivals = Asked(monkeypatch), Arrivals()
     async with consuming(cluster, topic, arrivals):
         await send_and_wait(producer, topic, arrivals, range(100))
@@ -121,9 +121,7 @@ async def test_it_is_asked_anew_when_a_window_is_half_full(cluster, topic, produ
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_nothing_is_left_out_or_stuck_while_members_come_and_go(
-    cluster, topic, producer, seed
-):
+async def test_every_message_arrives_while_members_come_and_go(cluster, topic, producer, seed):
     arrivals = Arrivals()
     total = 600
 

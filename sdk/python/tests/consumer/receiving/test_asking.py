@@ -162,7 +162,7 @@ async def test_consumers_of_one_process_have_full_answers_in_turn(monkeypatch):
     assert broker.waiting == 0
 
 
-async def test_who_ends_before_its_turn_asks_for_nothing():
+async def test_a_consumer_that_ends_before_its_turn_asks_for_no_messages():
     broker, asked_last = BusyBroker(40), Broker(40)
 
     async def first_of_one(asked):
@@ -183,7 +183,7 @@ async def test_who_ends_before_its_turn_asks_for_nothing():
     assert asked_last.holds == []
 
 
-async def test_what_was_fetched_and_nobody_took_comes_first_the_next_time():
+async def test_messages_that_were_fetched_and_not_taken_come_first_the_next_time():
     broker, fetched, got = Broker(40), Fetched(), []
     for _ in range(10):
         async with aclosing(asking_of(broker, fetched).batches()) as batches:
@@ -192,7 +192,7 @@ async def test_what_was_fetched_and_nobody_took_comes_first_the_next_time():
     assert len(bodies(got)) == 40
 
 
-async def test_who_asks_for_one_batch_fetches_no_other():
+async def test_asking_for_one_batch_fetches_no_other():
     broker, fetched = Broker(40), Fetched()
     async with aclosing(asking_of(broker, fetched, timeout_s=60).batches()) as batches:
         assert bodies([await anext(batches)]) == [0, 1, 2, 3]

@@ -70,7 +70,7 @@ async def test_many_topics_share_a_request(world):
 
 
 @pytest.mark.parametrize("taken_back", [0, 7, 19])
-async def test_what_is_cancelled_before_it_leaves_is_not_stored(world, taken_back):
+async def test_a_send_cancelled_before_its_call_is_not_stored(world, taken_back):
     broker = world.brokers["broker-a"]
     goes_on = asyncio.Event()
     broker.script.append(goes_on)

@@ -169,7 +169,7 @@ async def test_properties_of_the_system_stay_refused(cluster, topic, producer):
         reply_to(answering.got[0], b"x", {"MSG_TYPE": "other"})
 
 
-async def test_nobody_to_ask():
+async def test_a_request_without_name_servers_was_surely_not_sent():
     async with Producer("127.0.0.1:1") as alone:
         with pytest.raises((errors.RequestTimeout, errors.SendError)) as caught:
             await alone.request(Message("x", b"x"), timeout_s=0.5)

@@ -218,7 +218,7 @@ async def test_half_messages_of_a_group_of_messages_go_to_one_queue(producer, to
     assert len(queues) == 1
 
 
-async def test_what_breaks_a_rule_is_not_sent(cluster, producer, topic):
+async def test_a_half_message_that_breaks_a_rule_is_not_sent(cluster, producer, topic):
     for name in (
         "PGROUP",
         "TRANSACTION_CHECK_TIMES",

@@ -47,7 +47,9 @@ async def attach_and_leave(broker, client_id, tag):
 
 
 @pytest.mark.parametrize("other", ["two", "one", ""])
-async def test_who_wants_other_messages_of_a_topic_is_refused(clock, tagged, refused, other):
+async def test_a_receiver_with_another_filter_of_the_topic_is_refused(
+    clock, tagged, refused, other
+):
     """Also under the same name: consumers of one process may share it."""
     one = Receiver(tagged)
     first = await one.receive(tag="a", client_id="one")
@@ -64,7 +66,7 @@ async def test_who_wants_other_messages_of_a_topic_is_refused(clock, tagged, ref
     await refused(one.receive(tag="a", client_id="one"))
 
 
-async def test_what_means_the_same_or_is_of_another_topic_is_welcome(tagged):
+async def test_equal_filters_and_those_of_other_topics_are_accepted(tagged):
     one, two = Receiver(tagged), Receiver(tagged)
     await one.receive(tag="a||b", client_id="one")
     await two.receive(tag="b || a", client_id="two")
@@ -73,7 +75,7 @@ async def test_what_means_the_same_or_is_of_another_topic_is_welcome(tagged):
     assert len(await other.receive(tag="b", client_id="one")) == 4
 
 
-async def test_who_waits_counts(clock, tagged, refused):
+async def test_a_waiting_call_keeps_its_filter_in_force(clock, tagged, refused):
     one = Receiver(tagged)
     waiting = asyncio.create_task(one.receive(tag="c", client_id="one", hold_s=30))
     await held(tagged, 1)
@@ -82,7 +84,7 @@ async def test_who_waits_counts(clock, tagged, refused):
     waiting.cancel()
 
 
-async def test_who_attaches_is_compared_too_and_leaves_at_once(tagged, refused):
+async def test_an_attached_member_is_compared_too_until_it_leaves(tagged, refused):
     one = Receiver(tagged)
     await one.receive(tag="a", client_id="one")
     assert (await refused(attach(tagged, "two", "b"))).reason == "SUBSCRIPTION_CONFLICT"
@@ -90,7 +92,7 @@ async def test_who_attaches_is_compared_too_and_leaves_at_once(tagged, refused):
     (await attach(tagged, "two", "b")).cancel()
 
 
-async def test_what_others_want_too_stays_in_force_when_the_first_of_them_leaves(tagged, refused):
+async def test_a_filter_stays_in_force_while_one_of_its_receivers_stays(tagged, refused):
     one = Receiver(tagged)
     await one.receive(tag="a", client_id="one", message_count_max=1)
     await one.receive(tag="a", client_id="two", message_count_max=1)

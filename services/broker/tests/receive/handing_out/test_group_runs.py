@@ -44,7 +44,7 @@ async def send(broker, *messages):
         await broker.sends.SendMessages(request)
 
 
-async def test_who_takes_several_gets_them_in_order_and_the_next_when_all_are_settled(broker):
+async def test_several_of_a_message_group_come_in_order_and_the_next_once_all_are_settled(broker):
     await broker.create_topic("orders", queue_count=1)
     one, other = Receiver(broker), Receiver(broker)
     await one.make_group(receive_in_order=True)

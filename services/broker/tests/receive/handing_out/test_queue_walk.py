@@ -23,7 +23,7 @@ def test_a_walk_goes_through_all_queues_once_from_any_of_them_on(first):
     assert [len(turn) for turn in turns] == [QUEUES_MAX, 4]
 
 
-def test_what_is_put_back_comes_behind_all_others():
+def test_queues_that_are_put_back_come_behind_all_others():
     walk = QueueWalk(COUNTS, 0)
     again = walk.take()[:5]
     walk.put_back(again)

@@ -99,7 +99,7 @@ async def queues():
     return Queues()
 
 
-async def test_what_comes_into_a_queue_behind_the_walk_is_found_at_once(queues):
+async def test_an_arrival_behind_the_walk_is_found_at_once(queues):
     call = queues.receive()
     while not queues.looks:  # noqa: ASYNC110 - of the call
         await asyncio.sleep(0)
@@ -109,7 +109,7 @@ async def test_what_comes_into_a_queue_behind_the_walk_is_found_at_once(queues):
     assert [len(look) for look in queues.looks] == [QUEUES_MAX] * 3 + [1]
 
 
-async def test_who_wants_no_wait_looks_once_at_each_queue(queues):
+async def test_a_receive_without_a_hold_looks_once_at_each_queue(queues):
     assert await queues.receive(hold_s=0) == []
     assert sorted(chain.from_iterable(queues.looks)) == list(range(COUNT))
     assert not queues.held._watches
@@ -131,7 +131,7 @@ async def test_calls_are_served_as_they_came_whatever_they_want(queues):
     assert {number for look in queues.looks for number in look} == {7}
 
 
-async def test_who_waits_is_served_before_who_comes_only_now(queues):
+async def test_waiting_calls_are_served_before_new_ones(queues):
     waits = await queues.waiting()
     late = queues.receive()
     queues.put(7)
@@ -159,7 +159,7 @@ async def test_many_queues_at_a_time_are_looked_at_in_turns(queues):
     assert [len(look) for look in queues.looks] == [QUEUES_MAX] * 3
 
 
-async def test_what_was_handed_to_a_call_that_is_gone_is_the_next_ones(queues):
+async def test_messages_of_a_cancelled_call_go_to_the_next_call(queues):
     gone, following = await queues.waiting(), await queues.waiting()
     queues.put(4)
     queues.lines.line("billing").serve()
@@ -168,7 +168,7 @@ async def test_what_was_handed_to_a_call_that_is_gone_is_the_next_ones(queues):
     assert gone.cancelled()
 
 
-async def test_who_gives_up_while_it_looks_leaves_nothing_behind(queues):
+async def test_a_receive_cancelled_while_it_looks_leaves_no_watch(queues):
     call = queues.receive()
     while len(queues.looks) < 2:  # noqa: ASYNC110 - of the call
         await asyncio.sleep(0)
@@ -179,7 +179,7 @@ async def test_who_gives_up_while_it_looks_leaves_nothing_behind(queues):
 
 
 @pytest.mark.parametrize("seed", range(8))
-async def test_nobody_waits_while_there_is_something_and_nothing_is_lost(queues, seed):
+async def test_no_call_waits_while_messages_are_ready_and_none_is_lost(queues, seed):
     """Whatever comes, is wanted and is given up, while others look and wait."""
     chance = random.Random(seed)
     calls, gone, put = [], [], 0

@@ -47,7 +47,7 @@ async def test_receivers_of_some_tags_are_woken_by_these_only(running, served):
         assert await Receiver(broker, "paid").receive(tag="paid") == []
 
 
-async def test_who_waits_is_given_what_a_reset_makes_new(running):
+async def test_a_waiting_call_gets_the_messages_that_a_reset_makes_new(running):
     async with running() as broker:
         await broker.create_topic("orders", 2)
         receiver = Receiver(broker)
@@ -63,7 +63,7 @@ async def test_who_waits_is_given_what_a_reset_makes_new(running):
             assert [each.message.body for each in await waits] == [b"a"]
 
 
-async def test_who_waits_is_given_nothing_after_its_group_was_paused(running, refused):
+async def test_a_waiting_call_gets_nothing_once_its_group_is_paused(running, refused):
     async with running() as broker:
         await broker.create_topic("orders")
         receiver = Receiver(broker)
@@ -82,7 +82,7 @@ async def test_who_waits_is_given_nothing_after_its_group_was_paused(running, re
         assert (got.message.body, got.message.position.delivery_attempt) == (b"a", 0)
 
 
-async def test_who_wants_all_is_woken_by_all_beside_who_wants_a_tag(running, served):
+async def test_a_call_for_all_messages_is_woken_by_all_beside_one_for_a_tag(running, served):
     async with running() as broker:
         await broker.create_topic("orders")
         receiver = Receiver(broker, "all")

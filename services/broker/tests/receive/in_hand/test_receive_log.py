@@ -50,7 +50,7 @@ def receive_log(log, table):
     )
 
 
-async def test_nobody_gets_a_receipt_before_the_secret_is_promised(log, table):
+async def test_no_receipt_leaves_before_its_secret_is_promised(log, table):
     receiving = receive_log(log, table)
     both = [asyncio.create_task(receiving.secured()) for _ in range(2)]
     async with asyncio.timeout(60):
