@@ -8,8 +8,8 @@ from pathlib import Path
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parent))
     if "--plant" in sys.argv:
-        from played_world.planted_faults import PLANTED
-        from played_world.planting import plant
+        from played_world.planted.planted_faults import PLANTED
+        from played_world.planted.planting import plant
 
         plant(PLANTED[sys.argv[sys.argv.index("--plant") + 1]])
     from played_world.command import main

@@ -14,13 +14,13 @@ from ariane_storage.errors import RecordCorrupted, RecordNotFound, StorageError
 from ariane_storage.store import Store
 from ariane_storage.testing.fixed_clock import FixedClock
 from played_world.oracle import SHOWN_MAX
-from played_world.programs import STORE, broker_settings
+from played_world.programs.services import STORE, broker_settings
 from played_world.steps import id_in_set, set_row
 
 if TYPE_CHECKING:
     from ariane_storage.testing.faulty_disk import FaultyDisk
     from played_world.history import History, Place
-    from played_world.stage import Role, Stage
+    from played_world.programs.stage import Role, Stage
 
 
 def autopsy(stage: Stage) -> list[str]:

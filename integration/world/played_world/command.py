@@ -16,9 +16,9 @@ from typing import Any, Final
 
 from played_world.faults import KINDS
 from played_world.one_process import freeze_addresses, play_apart
-from played_world.operators import ONLY
-from played_world.planted_faults import PLANTED
-from played_world.planted_runs import play_planted
+from played_world.planted.planted_faults import PLANTED
+from played_world.planted.planted_runs import play_planted
+from played_world.programs.operators import ONLY
 from played_world.shrinking import shrink
 from played_world.steps import table
 

@@ -10,7 +10,7 @@ from played_world.steps import step_of
 from played_world.wounds import forget_flushes, rot, take_back
 
 if TYPE_CHECKING:
-    from played_world.stage import Role, Stage
+    from played_world.programs.stage import Role, Stage
 
 OF_SETS: Final = frozenset({"take-back", "forgetful-disk", "rot"})
 """What only a replica set is promised to survive."""

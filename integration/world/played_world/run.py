@@ -11,14 +11,14 @@ from functools import partial
 from typing import Any, Final, TextIO
 
 from ariane_sdk import Averaging, Sticky
-from played_world import clients, operators, programs, receivers, transactors
 from played_world.autopsy import autopsy
 from played_world.faults import Fault, befall, draw_plan, heal
-from played_world.members import Member, push_consumer
 from played_world.mistakes import hear_logs
-from played_world.operators import DELETED_TOPIC
 from played_world.oracle import anomalies
-from played_world.stage import Role, Stage
+from played_world.programs import clients, operators, receivers, services, transactors
+from played_world.programs.members import Member, push_consumer
+from played_world.programs.operators import DELETED_TOPIC
+from played_world.programs.stage import Role, Stage
 from played_world.world import World
 
 BEGIN_S: Final = 5.0
@@ -161,7 +161,7 @@ def _set_clocks(stage: Stage) -> None:
 def _cast(stage: Stage) -> None:
     """Who is in a world: name servers, brokers, and clients of each kind."""
     for number in (1, 2):
-        stage.add(f"name-{number}", "name server", programs.name_server)
+        stage.add(f"name-{number}", "name server", services.name_server)
     chance = stage.world.timeline.chance("cast")
     is_set = stage.is_set = stage.world.seed % 2 == 0
     stage.primary_count = 1 if is_set else 3
@@ -180,14 +180,14 @@ def _cast(stage: Stage) -> None:
                 "in_sync_min": 2,
                 "default_queue_count": 4,
             }
-        stage.add(f"broker-{number}", "broker", partial(programs.broker, **named))
+        stage.add(f"broker-{number}", "broker", partial(services.broker, **named))
 
     database = f"sqlite:///{stage.scratch}/checker.db"
     checking: dict[str, Any] = {"name_servers": stage.name_servers, "database_url": database}
-    checker = partial(programs.checker, **checking)
+    checker = partial(services.checker, **checking)
     stage.add("checker", "checker", checker)
 
-    def add_client(name: str, program: programs.Program) -> Role:
+    def add_client(name: str, program: services.Program) -> Role:
         return stage.add(name, "client", lambda _: program)
 
     for number, topic, groups in (
@@ -211,7 +211,7 @@ def _cast(stage: Stage) -> None:
     stage.add("operator", "operator", lambda _: operate)
 
 
-def _cast_groups(stage: Stage, add_client: Callable[[str, programs.Program], Role]) -> None:
+def _cast_groups(stage: Stage, add_client: Callable[[str, services.Program], Role]) -> None:
     chance = stage.world.timeline.chance("groups")
     others = ["deals", "later", DELETED_TOPIC]
     stage.history.take_part("takers", ["orders", *others], ordered=False)

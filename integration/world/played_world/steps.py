@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from played_world.stage import Role, Stage
+    from played_world.programs.stage import Role, Stage
 
 BROKER_STEPS: Final = ("down", "starting", "stopping", "flushing", "serving", "primary", "replica")
 OTHER_STEPS: Final = ("down", "starting", "stopping", "serving")

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from greenlet import getcurrent
 
-from played_world.machine import Machine
-from played_world.network import Network
-from played_world.played_database import DatabaseWay
-from played_world.played_locks import played_threading
-from played_world.timeline import Timeline
+from played_world.machines.machine import Machine
+from played_world.machines.network import Network
+from played_world.machines.played_database import DatabaseWay
+from played_world.machines.played_locks import played_threading
+from played_world.machines.timeline import Timeline
 
 if TYPE_CHECKING:
-    from played_world.process import Process
+    from played_world.machines.process import Process
 
 
 class World:

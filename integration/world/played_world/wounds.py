@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from ariane_storage.testing.faulty_disk import FaultyDisk
     from played_world.faults import Fault
-    from played_world.stage import Role, Stage
+    from played_world.programs.stage import Role, Stage
 
 LONG_S: Final = 11.0
 """Two leases, and a little: so long ago is what a store may go back to for others to notice."""

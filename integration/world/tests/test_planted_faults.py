@@ -3,8 +3,8 @@
 import ast
 from pathlib import Path
 
-from played_world.planted_faults import MENDS, MISTAKES, PLANTED
-from played_world.planting import planted_source
+from played_world.planted.planted_faults import MENDS, MISTAKES, PLANTED
+from played_world.planted.planting import planted_source
 
 ROOT = Path(__file__).parents[3]
 

@@ -3,9 +3,9 @@
 from types import SimpleNamespace
 
 import pytest
-from played_world.network import Network
-from played_world.played_transport import PlayedTransport
-from played_world.timeline import Timeline
+from played_world.machines.network import Network
+from played_world.machines.played_transport import PlayedTransport
+from played_world.machines.timeline import Timeline
 
 
 class Reader:

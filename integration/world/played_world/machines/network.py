@@ -13,14 +13,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from ariane_wire import BindRefused
-from played_world.played_transport import PlayedTransport
+from played_world.machines.played_transport import PlayedTransport
 
 if TYPE_CHECKING:
     from ariane_wire.transport.link import Link
     from ariane_wire.transport.ports import Listening, Networks
     from ariane_wire.transport.tls import Credentials
-    from played_world.machine import Machine
-    from played_world.process import Process
+    from played_world.machines.machine import Machine
+    from played_world.machines.process import Process
     from played_world.world import World
 
 LATENCY_S: Final = (50e-6, 2e-3)

@@ -14,9 +14,9 @@ from ariane_namesrv.settings import NamesrvSettings
 from ariane_servicekit import Address, Machine, StopRequest, live
 from ariane_txn_checker.app import CheckerApp
 from ariane_txn_checker.settings import CheckerSettings
-from played_world.machine import Machine as PlayedMachine
-from played_world.network import PlayedPorts
-from played_world.process import Process
+from played_world.machines.machine import Machine as PlayedMachine
+from played_world.machines.network import PlayedPorts
+from played_world.machines.process import Process
 
 NAME_SERVER_PORT: Final = 9876
 BROKER_PORT: Final = 10911

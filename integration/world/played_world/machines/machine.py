@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ariane_servicekit.clock import SystemClock
 from ariane_storage.testing.faulty_disk import FaultyDisk
-from played_world.played_disk import DiskHealth, PlayedDisk
-from played_world.process import Process
-from played_world.timeline import EPOCH_MS
+from played_world.machines.played_disk import DiskHealth, PlayedDisk
+from played_world.machines.process import Process
+from played_world.machines.timeline import EPOCH_MS
 
 if TYPE_CHECKING:
     from ariane_storage.disk.disk import FileLock

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from played_world.planted_faults import PLANTED
+from played_world.planted.planted_faults import PLANTED
 
 LEDGER: Final = Path("out/planted.jsonl")
 
@@ -31,7 +31,7 @@ def play_planted(names: Sequence[str], options: Sequence[str], seconds: float) -
         ledger.unlink(missing_ok=True)
         subprocess.run(
             (
-                *(sys.executable, str(Path(__file__).parents[1]), *options),
+                *(sys.executable, str(Path(__file__).parents[2]), *options),
                 *("--plant", name, "--until-found", "--again"),
                 *("--seconds", str(seconds), "--ledger", str(ledger)),
             ),

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from zlib import crc32
 
 if TYPE_CHECKING:
-    from played_world.network import Network
-    from played_world.process import Process
+    from played_world.machines.network import Network
+    from played_world.machines.process import Process
 
 HIGH_OCTETS: Final = 64 << 10
 """How much may be under way before whoever writes is told to pause."""

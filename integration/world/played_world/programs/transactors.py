@@ -11,9 +11,9 @@ from ariane_sdk.errors import ArianeError, SendError
 from played_world.history import Sent
 
 if TYPE_CHECKING:
-    from played_world.process import Process
-    from played_world.programs import Program
-    from played_world.stage import Stage
+    from played_world.machines.process import Process
+    from played_world.programs.services import Program
+    from played_world.programs.stage import Stage
 
 
 def transactor(stage: Stage, name: str, topic: str, *, pause_s: float) -> Program:

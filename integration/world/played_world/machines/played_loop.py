@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from contextvars import Context
 
-    from played_world.process import Process
+    from played_world.machines.process import Process
 
 
 class PlayedLoop(asyncio.BaseEventLoop):

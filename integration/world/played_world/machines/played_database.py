@@ -8,7 +8,7 @@ from random import Random
 from typing import TYPE_CHECKING, Final, TypeVar
 
 if TYPE_CHECKING:
-    from played_world.process import Process
+    from played_world.machines.process import Process
 
 SILENCE_S: Final = 15.0
 """How long a client waits for a server that is cut off: see ``DEAD_SERVER_OPTIONS`` of the kit."""

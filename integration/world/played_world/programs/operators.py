@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from random import Random
 
     from ariane.replication.v1.replica_set_service_pb2_grpc import ReplicaSetServiceAsyncStub
-    from played_world.process import Process
-    from played_world.programs import Program
-    from played_world.stage import Stage
+    from played_world.machines.process import Process
+    from played_world.programs.services import Program
+    from played_world.programs.stage import Stage
 
 PAUSE_S: Final = (0.5, 5.0)
 """Between one change and the next."""

@@ -8,16 +8,16 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from played_world.history import Delivered, History, Place
-from played_world.programs import NAME_SERVER_PORT, Service
-from played_world.timeline import EPOCH_MS
+from played_world.machines.timeline import EPOCH_MS
+from played_world.programs.services import NAME_SERVER_PORT, Service
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from ariane_sdk import MessageQueue, ReceivedMessage
-    from played_world.machine import Machine
-    from played_world.process import Process
-    from played_world.programs import Program
+    from played_world.machines.machine import Machine
+    from played_world.machines.process import Process
+    from played_world.programs.services import Program
     from played_world.world import World
 
 RESTART_S: Final = (0.2, 3.0)

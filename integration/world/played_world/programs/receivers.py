@@ -11,9 +11,9 @@ from ariane_sdk.errors import ArianeError
 
 if TYPE_CHECKING:
     from ariane_sdk import ReceivedMessage
-    from played_world.process import Process
-    from played_world.programs import Program
-    from played_world.stage import Stage
+    from played_world.machines.process import Process
+    from played_world.programs.services import Program
+    from played_world.programs.stage import Stage
 
 INVISIBLE_S: Final = 10.0
 

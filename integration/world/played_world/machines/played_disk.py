@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from ariane_record.layout import ByteBuffer
-    from played_world.process import Process
+    from played_world.machines.process import Process
 
 FLUSH_S: Final = (100e-6, 3e-3)
 """How long a flush takes."""

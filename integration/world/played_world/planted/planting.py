@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from played_world.planted_faults import Planted
+    from played_world.planted.planted_faults import Planted
 
 
 def planted_source(planted: Planted, source: str) -> str:

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from greenlet import getcurrent, greenlet
 
+from played_world.machines.played_loop import PlayedLoop
+from played_world.machines.played_threads import PlayedThreads
 from played_world.mistakes import may_end
-from played_world.played_loop import PlayedLoop
-from played_world.played_threads import PlayedThreads
 
 if TYPE_CHECKING:
     from random import Random
 
-    from played_world.machine import Machine
+    from played_world.machines.machine import Machine
     from played_world.world import World
 
 GRAVEYARD: Final[list[object]] = []

@@ -10,8 +10,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 if TYPE_CHECKING:
-    from played_world.played_database import DatabaseWay
-    from played_world.process import Process
+    from played_world.machines.played_database import DatabaseWay
+    from played_world.machines.process import Process
 
 HAND_OVER_S: Final = (10e-6, 500e-6)
 """Until a thread begins with what it was given, and until the loop hears of its end."""

@@ -1,0 +1,1 @@
+"""What programs run on: machines with clock, disk, loop and threads, and what connects them."""

@@ -1,0 +1,1 @@
+"""Faults that are planted, to see which seed finds them."""

@@ -1,0 +1,1 @@
+"""What runs in a world: the services, their clients and operators, and who starts them again."""
