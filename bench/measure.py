@@ -7,6 +7,7 @@ quoted with its range.
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import platform
@@ -138,3 +139,22 @@ def table_of(rows: Sequence[Row]) -> str:
             f"{row.ratio:>8.2f}  {row.ratio_min:.2f}-{row.ratio_max:.2f}  {extra}".rstrip()
         )
     return "\n".join(lines)
+
+
+def program(name: str, doc: str, rows: Callable[..., Sequence[Row]], *, pairs: int) -> None:
+    """Be the program of one benchmark: print its rows, and keep them unless it is a quick run.
+
+    Args:
+        name: Names the results.
+        doc: Of the program; its first line describes it.
+        rows: Measures, given ``pairs`` and ``quick``.
+        pairs: How many pairs of runs, if the command line does not say.
+    """
+    parser = argparse.ArgumentParser(description=doc.splitlines()[0])
+    parser.add_argument("--pairs", type=int, default=pairs, help=f"of runs (default {pairs})")
+    parser.add_argument("--quick", action="store_true", help="three short pairs, nothing kept")
+    arguments = parser.parse_args()
+    measured = rows(pairs=3 if arguments.quick else arguments.pairs, quick=arguments.quick)
+    print(table_of(measured))
+    if not arguments.quick:
+        print(f"\nkept in {write_results(name, measured)}")

@@ -11,7 +11,6 @@ next batch has dropped the last one: Python's garbage collector visits what is k
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import itertools
 import tempfile
@@ -29,7 +28,7 @@ from ariane_sdk import (
     ReceivedMessage,
 )
 from ariane_servicekit.running.processes import LocalCluster
-from bench.measure import Paired, Row, pairs_of, table_of, write_results
+from bench.measure import Paired, Row, pairs_of, program
 
 TOPIC = "jobs"
 BATCH = 2000
@@ -141,17 +140,5 @@ def _row(members: int, count: int, result: Paired) -> Row:
     )
 
 
-def main() -> None:
-    """Run, print, and keep unless it is a quick run."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--pairs", type=int, default=5)
-    parser.add_argument("--quick", action="store_true", help="fewer messages, nothing kept")
-    arguments = parser.parse_args()
-    measured = rows(pairs=arguments.pairs, quick=arguments.quick)
-    print(table_of(measured))
-    if not arguments.quick:
-        write_results("receive", measured)
-
-
 if __name__ == "__main__":
-    main()
+    program("receive", __doc__, rows, pairs=5)

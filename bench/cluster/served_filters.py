@@ -10,7 +10,6 @@ one jailed worker for each and pulls from the broker itself.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import tempfile
 from collections.abc import Callable
@@ -26,7 +25,7 @@ from ariane.filter.v1.filter_service_pb2 import UploadFilterRequest
 from ariane.filter.v1.filter_service_pb2_grpc import FilterServiceStub
 from ariane_sdk import Message, Producer
 from ariane_servicekit.running.processes import LocalCluster
-from bench.measure import Row, paired, table_of, write_results
+from bench.measure import Row, paired, program
 from bench.store.filters import CONDITION, ORIGINS, PYTHON, SQL_GOAL, UPLOADED_GOAL, WASM, row
 
 TOPIC = "flights"
@@ -137,17 +136,5 @@ def rows(*, pairs: int, quick: bool) -> list[Row]:
         ]
 
 
-def main() -> None:
-    """Run it and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--pairs", type=int, default=5)
-    parser.add_argument("--quick", action="store_true", help="fewer messages, nothing kept")
-    arguments = parser.parse_args()
-    measured = rows(pairs=arguments.pairs, quick=arguments.quick)
-    print(table_of(measured))
-    if not arguments.quick:
-        write_results("served_filters", measured)
-
-
 if __name__ == "__main__":
-    main()
+    program("served_filters", __doc__, rows, pairs=5)

@@ -9,7 +9,6 @@ tell that collector of spans, and one batch in a hundred is sampled.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import itertools
@@ -34,7 +33,7 @@ from ariane_sdk import (
 from ariane_servicekit.running.processes import LocalCluster
 from ariane_testkit.free_ports import free_port
 from ariane_testkit.otlp_receiver import otlp_receiver
-from bench.measure import Row, pairs_of, table_of, write_results
+from bench.measure import Row, pairs_of, program
 
 TOPIC = "orders"
 BATCH = 2000
@@ -138,17 +137,5 @@ def rows(*, pairs: int, quick: bool) -> list[Row]:
     return made
 
 
-def main() -> None:
-    """Run, print, and keep unless it is a quick run."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--pairs", type=int, default=7)
-    parser.add_argument("--quick", action="store_true", help="fewer messages, nothing kept")
-    arguments = parser.parse_args()
-    measured = rows(pairs=arguments.pairs, quick=arguments.quick)
-    print(table_of(measured))
-    if not arguments.quick:
-        write_results("telemetry", measured)
-
-
 if __name__ == "__main__":
-    main()
+    program("telemetry", __doc__, rows, pairs=7)

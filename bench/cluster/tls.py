@@ -10,7 +10,6 @@ the 1,000 entries of its caller, who has logged in by a key.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import os
 import statistics
@@ -24,7 +23,7 @@ from ariane_sdk import Message, Producer, Tls
 from ariane_servicekit.running.processes import LocalCluster
 from ariane_testkit.access_rules import entry_of
 from ariane_testkit.user_keys import UserKeys
-from bench.measure import Row, table_of, write_results
+from bench.measure import Row, program
 
 BODY = b"x" * 1024
 TOGETHER = 256
@@ -154,17 +153,5 @@ def rows(*, pairs: int, quick: bool) -> list[Row]:
     return asyncio.run(measure(pairs=pairs, count=20_000 if quick else 100_000))
 
 
-def main() -> None:
-    """Measure, print and keep."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--pairs", type=int, default=5, help="pairs of each work (default 5)")
-    parser.add_argument("--quick", action="store_true", help="short works, nothing kept")
-    arguments = parser.parse_args()
-    measured = rows(pairs=arguments.pairs, quick=arguments.quick)
-    print(table_of(measured))
-    if not arguments.quick:
-        print(f"\nkept in {write_results('tls', measured)}")
-
-
 if __name__ == "__main__":
-    main()
+    program("tls", __doc__, rows, pairs=5)

@@ -14,7 +14,6 @@ random: ``at best`` are the best run of ours and the best of the limit, each on 
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -27,7 +26,7 @@ import numpy as np
 from ariane_record import BlockEncoder, RecordTable
 from ariane_record.encoding.block import record_crcs_of
 from ariane_storage import Store, StoreConfig
-from bench.measure import Row, pairs_of, table_of, write_results
+from bench.measure import Row, pairs_of, program
 
 SEGMENT_BYTES = 1 << 30
 BYTES_PER_ROUND = 48 << 20
@@ -203,16 +202,5 @@ def rows(*, pairs: int, quick: bool) -> list[Row]:
     return [*(bench_append(case, pairs=pairs) for case in cases), bench_encoder(pairs=pairs)]
 
 
-def main() -> None:
-    """Measure, print and keep."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--pairs", type=int, default=9, help="pairs of runs (default 9)")
-    parser.add_argument("--quick", action="store_true", help="1 KiB bodies only")
-    arguments = parser.parse_args()
-    measured = rows(pairs=arguments.pairs, quick=arguments.quick)
-    print(table_of(measured))
-    print(f"\nkept in {write_results('append', measured)}")
-
-
 if __name__ == "__main__":
-    main()
+    program("append", __doc__, rows, pairs=9)

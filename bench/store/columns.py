@@ -13,7 +13,6 @@ little.
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import time
 from collections.abc import Callable
@@ -28,7 +27,7 @@ from ariane_record.encoding.columns.arrow_texts import even_binaries
 from ariane_record.encoding.columns.column_encoder import encode_columns
 from ariane_record.encoding.columns.message_columns import MessageColumns
 from ariane_record.single.message_id import UniqueIdGenerator
-from bench.measure import Paired, Row, table_of, write_results
+from bench.measure import Paired, Row, program
 
 NOON_MS = 1_700_000_000_000
 BATCH_BYTES = 2 << 20
@@ -209,16 +208,5 @@ def rows(*, pairs: int, quick: bool) -> list[Row]:
     return [*measured, bench_spark_rows(pairs=pairs)]
 
 
-def main() -> None:
-    """Measure, print and keep."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--pairs", type=int, default=9, help="pairs of runs (default 9)")
-    parser.add_argument("--quick", action="store_true", help="128 B bodies only")
-    arguments = parser.parse_args()
-    measured = rows(pairs=arguments.pairs, quick=arguments.quick)
-    print(table_of(measured))
-    print(f"\nkept in {write_results('columns', measured)}")
-
-
 if __name__ == "__main__":
-    main()
+    program("columns", __doc__, rows, pairs=9)

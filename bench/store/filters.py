@@ -14,7 +14,6 @@ entries with a tag do; so a tag that the same messages have stands for them.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import tempfile
 import time
@@ -34,7 +33,7 @@ from ariane_record.decoding.columns import decode_columns
 from ariane_sql92 import compile_condition
 from ariane_storage import Store, StoreConfig
 from ariane_storage.reading.filter import Filter
-from bench.measure import Paired, Row, paired, table_of, write_results
+from bench.measure import Paired, Row, paired, program
 
 CONFIG = StoreConfig(
     segment_bytes=1 << 27, retention_ms=0, index_slots=500_000, index_items=2_000_000
@@ -235,17 +234,5 @@ def rows(*, pairs: int, quick: bool) -> list[Row]:
     return measured
 
 
-def main() -> None:
-    """Run it and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--pairs", type=int, default=5)
-    parser.add_argument("--quick", action="store_true", help="fewer messages, nothing kept")
-    arguments = parser.parse_args()
-    measured = rows(pairs=arguments.pairs, quick=arguments.quick)
-    print(table_of(measured))
-    if not arguments.quick:
-        write_results("filters", measured)
-
-
 if __name__ == "__main__":
-    main()
+    program("filters", __doc__, rows, pairs=5)

@@ -8,7 +8,6 @@ recovery, the same work on few queues for many.
 
 from __future__ import annotations
 
-import argparse
 import random
 import shutil
 import tempfile
@@ -23,7 +22,7 @@ import numpy as np
 from ariane_record import BlockEncoder, RecordTable
 from ariane_storage import OsDisk, Store, StoreConfig, SystemClock
 from ariane_storage.index.index import Index
-from bench.measure import Paired, Row, paired, table_of, write_results
+from bench.measure import Paired, Row, paired, program
 from bench.store.append import encode_block
 
 CONFIG = StoreConfig(
@@ -310,16 +309,5 @@ def rows(*, pairs: int, quick: bool) -> list[Row]:
     return measured
 
 
-def main() -> None:
-    """Measure, print and keep."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--pairs", type=int, default=5, help="pairs of runs (default 5)")
-    parser.add_argument("--quick", action="store_true", help="small stores")
-    arguments = parser.parse_args()
-    measured = rows(pairs=arguments.pairs, quick=arguments.quick)
-    print(table_of(measured))
-    print(f"\nkept in {write_results('store', measured)}")
-
-
 if __name__ == "__main__":
-    main()
+    program("store", __doc__, rows, pairs=5)

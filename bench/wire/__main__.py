@@ -9,7 +9,6 @@ call. What idle connections cost is the memory of the server before and after so
 
 from __future__ import annotations
 
-import argparse
 import json
 import socket
 import statistics
@@ -20,7 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
-from bench.measure import Row, table_of, write_results
+from bench.measure import Row, program
 from bench.wire.peer import LARGE, Work
 
 PEER = (sys.executable, "-m", "bench.wire.peer")
@@ -211,17 +210,5 @@ def rows(*, pairs: int, quick: bool) -> list[Row]:
     return measured + [idle_row(count, pairs=min(pairs, 3)) for count in counts]
 
 
-def main() -> None:
-    """Measure, print and keep."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--pairs", type=int, default=9, help="pairs of each row (default 9)")
-    parser.add_argument("--quick", action="store_true", help="three short pairs, nothing kept")
-    arguments = parser.parse_args()
-    measured = rows(pairs=3 if arguments.quick else arguments.pairs, quick=arguments.quick)
-    print(table_of(measured))
-    if not arguments.quick:
-        print(f"\nkept in {write_results('wire', measured)}")
-
-
 if __name__ == "__main__":
-    main()
+    program("wire", __doc__, rows, pairs=9)
