@@ -223,7 +223,7 @@ def _hold_if_claimed(values: Iterable[bytes | None], *, free: bytes | None) -> N
 
 
 def _refuse_coroutine(result: object) -> None:
-    """Nobody would run it, and the marks would say that it had run."""
+    """Refuse an effect that is a coroutine: it would not run, and be marked as done."""
     if iscoroutine(result):
         result.close()
         raise IllegalArgument("the effect is a coroutine: a plain function is expected")

@@ -31,13 +31,13 @@ CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _HANDSHAKE_S_MAX: Final = 5.0
 
 _SILENT_S_MAX: Final = 60.0
-"""A peer that says nothing for so long holds its thread no longer."""
+"""How long a peer that sends nothing holds its thread."""
 
 CONNECTIONS_MAX: Final = 64
 """Connections at a time, each with its thread; further ones are closed at once."""
 
 CONNECTIONS_OF_HOST_MAX: Final = 8
-"""Of these, how many one host may have: a reader needs one."""
+"""How many of these one host may have: a reader needs one."""
 
 
 class MetricsPage:

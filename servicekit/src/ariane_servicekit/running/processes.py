@@ -246,8 +246,8 @@ class LocalCluster(BlockingLife):
     """
 
     closed_by: ClassVar[LocalCertificates | None] = None
-    """Of all clusters that are not told ``tls``: where their certificates come from; None for plain
-    text. Tests close every cluster of a run by it."""
+    """Where clusters without ``tls`` get their certificates; None for plain text. Tests close every
+    cluster of a run by it."""
 
     def __init__(
         self,

@@ -62,7 +62,7 @@ class BrokerLife:
     environment: Environment
     """Its settings, clock, disk and threads."""
     rooms: Rooms
-    """All that it consists of."""
+    """Its rooms."""
     rpc_services: Sequence[RpcService]
     """Its gRPC services."""
     measures: BrokerMeasures

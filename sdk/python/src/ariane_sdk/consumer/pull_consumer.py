@@ -378,7 +378,7 @@ class PullConsumer:
         self._line.put_down(polled)
 
     def pause(self, *queues: MessageQueue) -> None:
-        """Neither pull nor return messages of these queues, until ``resume``.
+        """Stop pulling and returning messages of these queues, until ``resume``.
 
         Raises:
             IllegalArgument: A queue is not assigned to this consumer.

@@ -271,7 +271,7 @@ class PushConsumer:
         self._listener_calls = calls
 
     def pause(self, *queues: MessageQueue) -> None:
-        """Neither pull nor deliver messages of these queues; without queues, of any.
+        """Stop pulling and delivering messages of these queues; without queues, of all.
 
         The listener finishes what it has. The consumer stays a member and keeps its queues; a queue
         that goes to another member is not paused there.

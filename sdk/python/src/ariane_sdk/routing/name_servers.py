@@ -46,9 +46,8 @@ if TYPE_CHECKING:
 
 
 QUERIES_AT_ONCE: Final = 64
-"""Of one client, which may want the routes of thousands of topics at the same time: a name server
-refuses more than 1024 calls of a connection, and would answer so many too late. The others wait for
-their turn, which comes, since each call has a timeout."""
+"""Calls of one client at the same time; others wait for their turn. A client may want the routes of
+thousands of topics at once, but a name server refuses more than 1024 calls of a connection."""
 
 PORT_MAX: Final = 0xFFFF
 _PORT_DIGITS: Final = 6

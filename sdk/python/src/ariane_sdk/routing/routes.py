@@ -45,7 +45,8 @@ REFRESH_GAP_S_MIN: Final = 0.2
 """Routing errors come in groups: one refresh of a topic in this time serves them all."""
 
 KEPT_WARNED_MAX: Final = 10
-"""So many topics whose routes no name server has any longer are named in warnings, each once."""
+"""How many topics are named in warnings, each once, because no name server has their routes any
+longer."""
 
 RECONSIDER_S_MAX: Final = 0.25
 """How long ``reconsider`` waits for a query: many times the duration of an answer."""

@@ -104,7 +104,7 @@ class PushConsumer(BlockingClient[_push_consumer.PushConsumer]):
         return self._on_loop(lambda: self._client.assignment)
 
     def pause(self, *queues: MessageQueue) -> None:
-        """Neither pull nor deliver messages of these queues; without queues, of any."""
+        """Stop pulling and delivering messages of these queues; without queues, of all."""
         self._on_loop(lambda: self._client.pause(*queues))
 
     def resume(self, *queues: MessageQueue) -> None:

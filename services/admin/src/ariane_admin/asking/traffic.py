@@ -15,7 +15,7 @@ from ariane_sdk import LiveBroker, MessageQueue, QueueLag
 from ariane_sdk.errors import TopicNotFound
 
 TOPICS_MAX: Final = 200
-"""Of a broker with more topics, those in which messages were stored last are looked at."""
+"""How many topics of a broker are looked at: those in which messages were stored last."""
 
 
 @dataclass(frozen=True, slots=True)

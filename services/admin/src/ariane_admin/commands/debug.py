@@ -26,7 +26,7 @@ from ariane_admin.terminal.progress import progress
 from ariane_servicekit.observability.passwords import without_passwords
 
 LOG_BYTES_MAX: Final = 8 << 20
-"""Of each log file, its end."""
+"""The bundle has so much of the end of each log file."""
 
 _QUESTIONS: Final = (
     ("doctor",),

@@ -28,7 +28,7 @@ _CONDITION: Final = re.compile(r"(?P<terms>!?[a-z](?:=\w+)?(?:\|!?[a-z](?:=\w+)?
 _OPTIONAL: Final = re.compile(r" \[(?P<inside>[^]]*)\]")
 
 _NEWEST: Final = "-1"
-"""To mqadmin's resets, this time is the end of the queue."""
+"""The time that means the end of the queue in mqadmin's resets."""
 
 NAME_SERVERS: Final = "n"
 _EVERY_COMMANDS: Final = MappingProxyType({NAME_SERVERS: "namesrvAddr"})

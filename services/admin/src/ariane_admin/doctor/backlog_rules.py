@@ -17,7 +17,7 @@ HOT_BACKLOG_MIN: Final = 10_000
 """Smaller backlogs are not worth a look."""
 
 HOT_QUEUES_MIN: Final = 4
-"""Of fewer queues, one may well have most."""
+"""With fewer queues, it is no finding that one has most of the backlog."""
 
 HOT_SHARE: Final = 0.8
 """The part of a topic's backlog that makes its queue a hot one."""

@@ -51,9 +51,9 @@ _NEW_AT_ONCE: Final = 64
 """Rows of new topics that are appended in one turn of the loop: each creates files."""
 
 _LONG_ROW: Final = RECORD_CRCS_COUNT_MIN
-"""So many records, on average, make long rows, which are appended one by one: the records of a row
-have one size but for its first, and their sums come along. Of a table of several rows the broker
-can use neither: appending long rows at once takes up to 1.7 times the processor time."""
+"""From this many records on average, rows are long, and are appended one by one. The records of a
+row have one size, except the first, and their sums come along; the broker can use that for a row
+alone. Appending long rows together takes up to 1.7 times the processor time."""
 
 
 class HalfStore(Protocol):

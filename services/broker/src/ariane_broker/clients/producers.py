@@ -18,10 +18,10 @@ from ariane_record.layout import Host
 from ariane_record.names import TOPIC_NAME_LENGTH_MAX
 
 PRODUCERS_MAX: Final = 10_000
-"""The most that are remembered, one of two topics twice; who sent longest ago is forgotten."""
+"""How many are remembered; a producer counts once for each topic. The oldest is forgotten first."""
 
 SILENCE_MS_MAX: Final = 3_600_000
-"""Who has sent nothing for so long is not listed any more."""
+"""After this time without a send, a producer is not listed any more."""
 
 _MINUTE_MS: Final = 60_000
 _TEXT_MAX: Final = 256

@@ -23,11 +23,11 @@ from ariane_storage.reading.filter import Filter
 CONDITIONS_KEPT: Final = 1024
 
 KNOWN_MAX: Final = 32
-"""Results that each condition keeps, for those who look at the same records soon: as many as wait
-with it for what arrives."""
+"""How many results each condition keeps for readers that look at the same records soon: as many as
+wait for arrivals with it."""
 
 KNOWN_BYTES_MAX: Final = 64 << 10
-"""Of more records at once, as in a backlog, no result is kept."""
+"""The result of more records at once, as in a backlog, is not kept."""
 
 
 class SqlFilter:

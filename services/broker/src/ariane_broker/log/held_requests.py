@@ -263,7 +263,7 @@ def _remove(watches: dict[KeyT, dict[Watch, None]], key: KeyT, watch: Watch) -> 
 
 
 TAGS_TOLD_MAX: Final = 64
-"""Of more different tags in one row, all watches are notified: some tag will be wanted."""
+"""With more different tags in one row, all watches are notified: some tag will be wanted."""
 
 
 class Arrivals:

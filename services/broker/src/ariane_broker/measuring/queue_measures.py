@@ -24,7 +24,7 @@ FRESH_SECONDS: Final = 1.0
 """Instruments that are read within this time use the same walk."""
 
 _SIZES_LOOKED_AT: Final = 128
-"""So many of the oldest and of the newest messages of a backlog say how large the others are."""
+"""How many of the oldest and of the newest messages of a backlog tell the size of the others."""
 
 GroupTopic = tuple[str, str]
 

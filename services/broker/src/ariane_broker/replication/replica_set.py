@@ -29,7 +29,7 @@ class BrokerWish(NamedTuple):
     """What an operator has set of one broker, for elections."""
 
     preference: int = 0
-    """Of those that can be primary, the broker with the highest is to be it."""
+    """The broker with the highest preference, of those that can be primary, is to be it."""
     zone: str = ""
     """Its machine room or zone; empty if it is not known."""
 

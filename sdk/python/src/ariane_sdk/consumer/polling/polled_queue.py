@@ -176,7 +176,7 @@ class PolledQueue:
         self._on_room()
 
     def pause(self) -> None:
-        """Neither pull nor hand out."""
+        """Stop pulling and handing out."""
         self._paused.add(self.queue)
 
     def resume(self) -> None:

@@ -17,14 +17,14 @@ from ariane_ordering import group_position
 from ariane_sdk.message_queue import MessageQueue
 
 SPREAD_CALLS_MAX: Final = 16
-"""Of large sends in a row, the first so many are each divided among all queues. Later ones go whole
-to one queue after the other: the queues are even by then, and whole rows cost half as much."""
+"""How many large sends in a row are each divided among all queues. Later ones go whole to one queue
+after the other: the queues are even by then, and whole rows cost half as much."""
 
 PAUSE_S: Final = 0.05
 """Large sends with less time between them come in a row."""
 
 _SMALL_ROUND: Final = 8
-"""Of fewer queues each gets its share soon, in whichever order."""
+"""With fewer queues, the order of the round does not matter: each has its turn soon."""
 
 _GOLDEN_SHARE: Final = 0.618
 

@@ -32,17 +32,17 @@ from ariane_sdk.runtime.clock import Clock
 from ariane_sdk.settings import ProducerSettings
 
 LARGE_CALL_BYTES: Final = 256 << 10
-"""With so many bytes, the cost of the call itself is small compared to that of its records."""
+"""From this size on, the cost of the call itself is small compared to that of its records."""
 
 SMALL_CALLS_MAX: Final = 2
 """Small calls at the same time: one that the broker works on, and one that is made meanwhile."""
 
 ROW_MESSAGES_MIN: Final = 16
-"""A second call is worth its price with so many messages in each row, on average."""
+"""How many messages in each row, on average, make a second call worth its price."""
 
 CALL_MESSAGES_MIN: Final = 48
-"""So many messages are worth it however small their rows are. Without it, client and broker work in
-turn where many topics have few messages each under way."""
+"""How many messages make it worth its price however small their rows are. Without it, client and
+broker work in turn where many topics have few messages each under way."""
 
 
 def is_worth_a_call(count: int, row_count: int) -> bool:

@@ -92,5 +92,5 @@ def decode_handle(handle: str, group: str, secret: bytes) -> Receipt:
     return receipt
 
 
-def _mac(said: bytes, group: str, secret: bytes) -> bytes:
-    return hmac.digest(secret, group.encode() + b"\0" + said, "sha256")[:_MAC_BYTES]
+def _mac(content: bytes, group: str, secret: bytes) -> bytes:
+    return hmac.digest(secret, group.encode() + b"\0" + content, "sha256")[:_MAC_BYTES]

@@ -37,8 +37,8 @@ SERIALS_DRAWN: Final = 1 << 16
 """Each serial is drawn from so many; many can follow one another within a millisecond."""
 
 _HOLDERS_MAX: Final = 4096
-"""Of more clients, those that hold no message are forgotten; again, once there are twice as many as
-were left, since all windows in use are looked at for it."""
+"""How many clients are remembered before those that hold no message are forgotten; the next time is
+when there are twice as many as were left, since it looks at all windows in use."""
 
 _log = get_logger(__name__)
 
