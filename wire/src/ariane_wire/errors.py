@@ -40,7 +40,7 @@ class CallFailed(AioRpcError):
         super().__init__(code, initial_metadata, trailing_metadata, details, debug_error_string)
         self.never_processed = never_processed
         """Whether the server has surely not begun to work on it: it was never written, or the
-        server has said that it would not take it. Such a call may be repeated, whatever it does.
+        server has refused it in advance. Such a call may be repeated, whatever it does.
         False where that is not known."""
         self.request_too_large = request_too_large
         """Whether it was refused because a message of the request is too long. The server has not

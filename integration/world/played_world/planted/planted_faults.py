@@ -105,7 +105,7 @@ MENDS: Final = (
         "beginnings-unshared",
         "where a group begins, and where it was reset to, is lost with its primary",
         _BROKER + "consuming/offset_changes.py",
-        "        await self._saved.save()\n        await self._share()\n",
+        "        await self._saved.save()\n        await self._replicate()\n",
         "        await self._saved.save()\n",
     ),
     Planted(

@@ -168,7 +168,7 @@ class ServiceSettings(OpenIdSettings):
     )
     access_rules_file: Path | None = Field(
         None,
-        description="File that keeps the rules that the admin service told. Unset: after a restart "
+        description="File that keeps the rules that the admin service sent. Unset: after a restart "
         "a closed service knows super users and members only, until admin has called.",
     )
     access_rules_s_max: float = Field(
@@ -193,11 +193,11 @@ class ServiceSettings(OpenIdSettings):
     otlp_endpoint: str = Field(
         "",
         pattern=r"^(|https?://[^@?\s]+)$",
-        description="Collector that is told metrics and spans by OTLP over gRPC, such as "
+        description="Collector that gets metrics and spans by OTLP over gRPC, such as "
         "http://otel-collector:4317. Empty: none.",
     )
     otlp_interval_s: float = Field(
-        30, ge=1, description="Seconds between two tellings of the collector."
+        30, ge=1, description="Seconds between two exports to the collector."
     )
     ready_file: Path | None = Field(
         None,

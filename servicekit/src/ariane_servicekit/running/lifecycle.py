@@ -12,7 +12,7 @@
 * Until ``recover`` is done calls are refused with SERVICE_STARTING, from the signal on with
   SERVICE_DRAINING. Health answers all the time.
 * ``stop`` runs last and always, also when ``recover`` failed half way. After a refused start the
-  cause of the refusal is told, and what ``stop`` could not save then is only logged.
+  cause of the refusal is printed, and what ``stop`` could not save then is only logged.
 * A service that asks to be composed anew starts again from ``bind`` on, on the same address. Its
   readiness is announced only once.
 """

@@ -1,4 +1,4 @@
-"""What is said of a consumer group in the terminal and in the console."""
+"""Texts about a consumer group, for the terminal and the console."""
 
 from __future__ import annotations
 

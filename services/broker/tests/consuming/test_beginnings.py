@@ -35,7 +35,7 @@ class Place:
         self.offsets = ConsumerOffsets(now_ms=lambda: 0)
         self.confirmed = asyncio.Event()
         self.told = []
-        self.share = self.confirmed.wait
+        self.replicate = self.confirmed.wait
         self.changes = OffsetChanges(
             self.offsets,
             SimpleNamespace(queue_bounds=lambda *_: (0, 9), queue_end=lambda *_: 9),
@@ -47,7 +47,7 @@ class Place:
             locks=SimpleNamespace(refusal=lambda *_: None),
             epochs=SimpleNamespace(check=lambda *_: None),
             saved=SimpleNamespace(mark_changed=lambda: None, save=nothing),
-            share=self._shared,
+            replicate=self._replicated,
         )
         members = SimpleNamespace(
             suspicion=lambda _: SimpleNamespace(watched_end=0, alone_end=0),
@@ -69,8 +69,8 @@ class Place:
             stream_queries=StreamQueries(now_ms=lambda: 0),
         )
 
-    async def _shared(self):
-        await self.share()
+    async def _replicated(self):
+        await self.replicate()
 
     def begin(self):
         queues = (QueueKey("orders", number) for number in range(COUNT))
@@ -128,7 +128,7 @@ async def test_members_are_told_of_a_reset_that_replicas_do_not_confirm():
     async def fail():
         raise TimeoutError
 
-    place.share = fail
+    place.replicate = fail
     with pytest.raises(TimeoutError):
         await place.reset()
     (notice,) = place.told

@@ -40,7 +40,7 @@ class Place:
             locks=SimpleNamespace(refusal=lambda *_: None),
             epochs=SimpleNamespace(check=lambda *_: None),
             saved=SimpleNamespace(mark_changed=lambda: None, save=nothing),
-            share=nothing,
+            replicate=nothing,
         )
 
     def store(self):

@@ -5,8 +5,8 @@
     consumequeue_ext/     tag codes of some entries are places in it   queues are built again
     batchconsumequeue/    one record holds several messages            refused
     consumequeue/CURRENT, config/<name>/CURRENT: RocksDB has them      refused
-    consumequeue/%LMQ%x   light queues: places of others' records      told, nothing reads them
-    rocksdbstore/*.sst    perhaps timers of messages                   told
+    consumequeue/%LMQ%x   light queues: places of others' records      reported, nothing reads them
+    rocksdbstore/*.sst    perhaps timers of messages                   reported
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Calls as threads see them: futures, and iterators of responses.
 
-What happens on the loop is told to the threads by an event for each call. Requests are encoded and
+An event of each call wakes the threads when something happens on the loop. Requests are encoded and
 responses decoded by the caller's thread.
 """
 
@@ -22,7 +22,7 @@ from ariane_wire.client.request_stream import RequestStream
 from ariane_wire.client.unary_call import UnaryResponse
 
 _RELEASE_OCTETS: Final = 64 << 10
-"""So much is read before the loop is told to open the window: it is woken seldom, and long before
+"""So much is read before the loop is asked to open the window: it is woken seldom, and long before
 the first window of a stream is used up."""
 
 _END: Final = object()

@@ -186,7 +186,7 @@ class ClientCall(Stream):
         details = f"the server reset the stream: {error_name(code)}"
         status = status_of_reset(code)
         if status is StatusCode.CANCELLED and self.time_remaining() == 0:
-            # Its clock said so first.
+            # The server's clock has reached the deadline first.
             status = StatusCode.DEADLINE_EXCEEDED
         self.finish(status, details)
 

@@ -149,7 +149,7 @@ class Channel(aio.Channel):
 
     @staticmethod
     def _give(call: ClientCall, connection: ClientConnection) -> None:
-        """Begin a call, unless the server has said that it takes no such one."""
+        """Begin a call, unless the server accepts no metadata of that size."""
         limit = connection.peer.header_octets_max
         if call.metadata_octets <= limit:
             call.begin(connection)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ariane_wire.transport.certificates import Certificate
 
 CheckServer: TypeAlias = "Callable[[Certificate], None]"
-"""Raises where the certificate is not that of the server that is meant; the text is told."""
+"""Raises where the certificate is not that of the server that is meant; callers see the text."""
 
 
 class OpenConnection(Protocol):

@@ -73,7 +73,7 @@ class Host:
     def end(self) -> None:
         """The process here is gone, and its sockets with it: peers see their connections reset.
 
-        Its own ends are told nothing: nobody is left to be told.
+        Its own ends learn nothing: there is nobody left.
         """
         self._bound.clear()
         self.listening.clear()

@@ -17,7 +17,7 @@ class MemoryTransport(asyncio.Transport):
     """One end of a connection.
 
     Octets arrive in order, after the time that the network says, and never within the call that
-    has sent them. The peer's end is told of an end as a socket would be: after all that was sent,
+    has sent them. The peer's end learns of an end as a socket does: after all that was sent,
     if this end was closed; at once, by a ``ConnectionResetError``, if it was aborted.
     """
 
@@ -154,12 +154,12 @@ class MemoryTransport(asyncio.Transport):
             self._protocol.resume_writing()
 
     def reset(self, error: Exception | None = None) -> None:
-        """End this end at once; the peer is not told."""
+        """End this end at once, unknown to the peer."""
         self._is_closing = True
         self._loop.call_soon(self._lost, error)
 
     def vanish(self) -> None:
-        """This end is no more, and nobody is told: its process is gone."""
+        """This end is no more, unknown to anybody: its process is gone."""
         self._is_closing = True
         self._is_ended = True
         self._protocol = None

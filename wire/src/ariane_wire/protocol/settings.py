@@ -25,7 +25,7 @@ UNLIMITED: Final = 1 << 62
 
 
 class PeerSettings:
-    """What the peer has told, or the standard's defaults."""
+    """What the peer has sent, or the standard's defaults."""
 
     __slots__ = ("frame_octets_max", "header_octets_max", "streams_max", "window")
 

@@ -128,7 +128,7 @@ class Stream:
             self.on_message(message, compressed=compressed)
 
     def count(self, octets: int) -> None:
-        """Octets of DATA have come: hold them against the length that was said.
+        """Octets of DATA have come: compare them with the announced length.
 
         Raises:
             StreamFault: They are too many.

@@ -37,9 +37,9 @@ class StreamKeeper(FrameReader):
         self.grant_at = self._window >> 1
         self.unread = 0
         self.goaway_sent: int | None = None
-        """The last stream that we still take, once we have said so."""
+        """The last stream that we still take, once we have sent it."""
         self.goaway_received: int | None = None
-        """The last stream that the peer takes, once it has said so."""
+        """The last stream that the peer takes, once it has sent it."""
         self.ended = ""
         """Why there is no connection any more; empty while there is."""
         self.fault: ConnectionFault | None = None

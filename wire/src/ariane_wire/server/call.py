@@ -304,7 +304,7 @@ class ServerCall(Stream):
         try:
             octets = metadata_octets(metadata)
         except TypeError:
-            return False  # They cannot be sent at all, which is told later.
+            return False  # They cannot be sent at all; that error comes later.
         if octets <= limit:
             return False
         details = f"SERVER: metadata size exceeds the client's limit ({octets} vs. {limit})"

@@ -45,7 +45,7 @@ def identity(transport: asyncio.BaseTransport | None, number: int, peer: str = "
     Args:
         transport: None if it is gone.
         number: Of the connection, unique in its server.
-        peer: Its address, if that is not the transport's: a proxy has told it.
+        peer: Its address, if that is not the transport's, as behind a proxy.
     """
     is_proxied = bool(peer)
     peer = peer or peer_of(transport, number)

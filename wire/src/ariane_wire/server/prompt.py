@@ -108,7 +108,7 @@ def _cancel(waited: object) -> bool:
     if waited.cancel():
         return True
     if not waited.cancelled():
-        waited.exception()  # Read here, since the coroutine is not told.
+        waited.exception()  # Read here, since the coroutine is not resumed.
     return False
 
 

@@ -148,7 +148,7 @@ class Server(aio.Server):
         return self._bind(address, checked(server_credentials, _HOLDING), takes_plain_text=False)
 
     def add_mixed_port(self, address: str, server_credentials: Any) -> int:
-        """Bind a port that takes plain text and TLS, told apart by the first octet.
+        """Bind a port that takes plain text and TLS, distinguished by the first octet.
 
         Raises:
             BindRefused: With the reason.

@@ -1,4 +1,4 @@
-"""TLS on a port, alone or beside plain text: told apart by the first octet; and proxies before it.
+"""TLS on a port, alone or beside plain text, by the first octet; and proxies before it.
 
 It is looked at and left where it is: a TLS handshake begins with 22, and no preface of HTTP/2 does.
 Connections that are not yet the server's are bounded, those in a handshake of TLS more so, for each
@@ -34,7 +34,7 @@ _log: Final = logging.getLogger("ariane_wire.server")
 
 _HANDSHAKE: Final = b"\x16"
 HALF_OPEN_MAX: Final = 1_000
-"""Connections that have said nothing yet, or whose handshake is not over."""
+"""Connections that have sent nothing yet, or whose handshake is not over."""
 
 HANDSHAKES_MAX: Final = 256
 """Handshakes of TLS at a time."""
@@ -66,7 +66,7 @@ class TlsListener:
         Args:
             loop: Of the server.
             listener: Bound.
-            accept: Gives the protocol of a new connection, from the client that a proxy has told in
+            accept: Gives the protocol of a new connection, from the client that a proxy names in
                 the form of grpcio; from an empty text, the connection is its client's own.
             tls: None for plain text only.
             handshake_s: How long a client may take until it speaks, and for TLS.

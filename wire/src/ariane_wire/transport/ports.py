@@ -66,7 +66,7 @@ class Ports(Protocol):
         Args:
             address: Where.
             tls: None for plain text.
-            takes_plain_text: Whether both are taken, told apart by the first octet.
+            takes_plain_text: Whether both are taken, distinguished by the first octet.
             proxies: Networks whose connections begin with the header of a proxy.
 
         Raises:

@@ -33,7 +33,7 @@ class QueueHold:
     attempts: int
     """How often it has failed in its place."""
     age_s: float
-    """How long it has lasted, in seconds, when the member said so."""
+    """How long it has lasted, in seconds, when the member reported it."""
     cause: str
     """Why, for people."""
     remaining_s: float | None = None
@@ -54,7 +54,7 @@ class GroupMember:
     """How it consumes: "clustering" owns queues, "broadcasting" has all of them, "receiving" owns
     none."""
     holds: tuple[QueueHold, ...] = ()
-    """The queues of which it hands out nothing, as it said within the last 30 s."""
+    """The queues of which it hands out nothing, by its report of the last 30 s."""
     away: bool = False
     """Whether it has left for a moment, and its queues are kept for it."""
     polls: bool = False

@@ -146,7 +146,7 @@ class OwnedQueues:
             for queue, owned in self._owned.items()
             if queue.broker_name == broker_name and (hold := owned.hold) is not None
         ]
-        # What holds all queues is said once.
+        # What holds all queues is logged once.
         everywhere = {hold.reason: (queue, hold) for queue, hold in held if hold.everywhere}
         single = [(queue, hold) for queue, hold in held if not hold.everywhere]
         known = [*everywhere.values(), *single]

@@ -303,7 +303,7 @@ class PushConsumer:
         self._life.owned.look_again()
 
     def _facts(self, counts: ConsumeCounts) -> dict[str, str]:
-        """What operators are told beside the settings."""
+        """What operators see beside the settings."""
         facts = dict(counts.facts())
         if self._plan.model == "broadcasting":
             facts["passed_over_messages"] = str(self.passed_over_count)

@@ -51,7 +51,7 @@ CALL_SECONDS_MAX = 5.0
 """How long one call may take."""
 
 PATIENCE_S = 0.0
-"""For how long a call of the client is made again: an operator is told at once what is silent."""
+"""For how long a call of the client is made again: an operator sees at once what is silent."""
 
 PAGE_SIZE = 1000
 """Entries that every process gives in one page."""

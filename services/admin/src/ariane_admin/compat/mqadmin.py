@@ -7,7 +7,7 @@ The table is ``mqadmin.toml``. A line of it is a command with gaps::
 ``{t}`` is the value of mqadmin's ``-t``, or ``TOPIC``, its name, if ``-t`` was not given;
 ``{p:permission}`` is a value with another spelling here; a part in brackets is left out if one of
 its gaps has no value. ``{NAME}`` is a value that mqadmin does not have. A line that begins with
-``d=true:`` is said only if ``-d`` has that value, one with ``!i:`` only without ``-i``.
+``d=true:`` is used only if ``-d`` has that value, one with ``!i:`` only without ``-i``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Users and rights from RocketMQ's files: ``plain_acl.yml`` of ACL 1.0, and lists of ACL 2.0.
 
-Secrets are left out. What has no counterpart is said, and nothing is granted for it.
+Secrets are left out. What has no counterpart is listed, and nothing is granted for it.
 """
 
 from __future__ import annotations

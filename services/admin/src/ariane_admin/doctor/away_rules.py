@@ -14,8 +14,8 @@ from ariane_admin.doctor.findings import Finding, Severity
 
 def brokers_away(facts: ClusterFacts) -> Iterator[Finding]:
     """Brokers that routes name as away, and that no name server has registered."""
-    alive = {one.identity.broker_name for told in facts.name_servers for one in told.brokers}
-    away = {one.broker_name: one for told in facts.name_servers for one in told.away}
+    alive = {one.identity.broker_name for each in facts.name_servers for one in each.brokers}
+    away = {one.broker_name: one for each in facts.name_servers for one in each.away}
     for name in sorted(away.keys() - alive):
         left = away[name].leave_time.ToDatetime(UTC).isoformat(timespec="seconds")
         yield Finding(

@@ -51,7 +51,7 @@ class LifeStep:
     successful: bool
     """Whether the step succeeded; False while it is unknown."""
     user: str = ""
-    """The user who told of it, as the broker knew it; empty for one that it did not know."""
+    """The user who recorded it, as the broker knew it; empty for one that it did not know."""
 
     @property
     def trace_id(self) -> str:
@@ -100,16 +100,16 @@ def told_by(message: Message, unique_id: str) -> list[tuple[str, TraceStep]]:
     return [(user, step) for step in steps if step.unique_id == unique_id]
 
 
-def life_of(told: Iterable[tuple[str, TraceStep]]) -> list[LifeStep]:
+def life_of(recorded: Iterable[tuple[str, TraceStep]]) -> list[LifeStep]:
     """The steps of one message, oldest first.
 
     Args:
-        told: Users, and what they told of it.
+        recorded: Users, and the steps that they recorded of it.
     """
     begun: list[tuple[str, TraceStep]] = []
     # Nobody ends what another user has begun.
     ended: dict[tuple[str, str], TraceStep] = {}
-    for user, step in told:
+    for user, step in recorded:
         if step.kind is TraceKind.CONSUME_END:
             ended[user, step.request_id] = step
         else:

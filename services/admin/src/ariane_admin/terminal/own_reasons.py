@@ -81,7 +81,7 @@ OWN_REASONS: Final = (
     ),
     OwnReason(
         "CONSUMPTION_HELD",
-        "A listener cannot work now; its messages are delivered again when it said.",
+        "A listener cannot work now; its messages are delivered again when it asked for it.",
         "Find what the listener waits for in its own log.",
     ),
     OwnReason(

@@ -1,1 +1,1 @@
-"""Users, what they may do, and how every process is told."""
+"""Users, what they may do, and how every process learns of it."""

@@ -183,7 +183,7 @@ class CredentialStore:
             return connection.execute(gone).rowcount > 0
 
     def _is_same(self, present: Row[Any], user: str, wanted: Credential, secret: str) -> bool:
-        """Whether a row is what is wanted, whatever else is said of it."""
+        """Whether a row is the wanted credential, whatever its note."""
         if (present.user, present.kind) != (user, wanted.kind):
             return False
         if present.kind != CREDENTIAL_KIND_ROCKETMQ_KEY:

@@ -35,7 +35,7 @@ class QuotaServicer(QuotaServiceServicer):
     Args:
         store: The quotas.
         database: The database, whose threads read and write.
-        changed: Called after each change, so that processes are told at once.
+        changed: Called after each change, so that processes get it at once.
         cluster: The brokers, which say what is used.
     """
 
@@ -81,7 +81,7 @@ class QuotaServicer(QuotaServiceServicer):
             return [quota_pb.BrokerQuotaUse(broker_name=name, use=use) for use in state.quota_uses]
 
         answers = await self._cluster.answers()
-        uses = [use for told in await answers.ask(at) for use in told]
+        uses = [use for of_broker in await answers.ask(at) for use in of_broker]
         page = self._cluster.page(sorted(uses, key=_urgency), _urgency, request, scope="quota uses")
         return quota_pb.ListQuotaUsesResponse(
             uses=page.entries,

@@ -14,7 +14,7 @@ from ariane_servicekit.database import Database
 from ariane_servicekit.security.limits.meter import CREDENTIALS, USER
 
 QUOTAS_MAX: Final = 10_000
-"""Quotas of a cluster: all of them are told to every process after each change."""
+"""Quotas of a cluster: every process gets all of them after each change."""
 
 _Q: Final = ACCESS_QUOTA.c
 

@@ -51,7 +51,7 @@ class UserServicer(UserServiceServicer):
         store: The users.
         credentials: What they prove their names by.
         database: The database, whose threads read and write.
-        changed: Called after each change, so that processes are told at once.
+        changed: Called after each change, so that processes get it at once.
         insecure: Whether secrets are taken in plain text from other machines.
     """
 
@@ -229,7 +229,7 @@ class AccessPolicyServicer(AccessPolicyServiceServicer):
     Args:
         store: The policies.
         database: The database, whose threads read and write.
-        changed: Called after each change, so that processes are told at once.
+        changed: Called after each change, so that processes get it at once.
         processes: All processes, which remember what users did.
     """
 

@@ -1,6 +1,6 @@
 """Tells every process the rules: a stream to each, with all of them after each change.
 
-Changes of this admin are told at once; those of another admin of the same database are found within
+Changes of this admin are sent at once; those of another admin of the same database are found within
 two seconds. A process that is away is tried again, and has the rules of its disk until then.
 """
 
@@ -119,7 +119,7 @@ class RulesTeller:
 
     async def _find(self) -> None:
         if self._version <= 0:
-            return  # There never was a user: nothing is to be told.
+            return  # There never was a user: there is nothing to send.
         found = set(await self._processes())
         for address in found - self._told.keys():
             self._told[address] = asyncio.create_task(self._tell(address), name=f"rules-{address}")

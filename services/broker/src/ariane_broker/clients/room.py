@@ -97,7 +97,7 @@ def clients_room(
         locks=state.locks,
         epochs=state.epochs,
         saved=state.saved_offsets,
-        share=partial(_share_offsets, log, copied),
+        replicate=partial(_replicate_offsets, log, copied),
     )
     return ClientsRoom(
         topic_changes=topic_changes,
@@ -152,7 +152,7 @@ def _offset_deletion(
         state.receive_log,
         saved=state.saved_offsets,
         save_states=log.log_states.save,
-        share=partial(_share_offsets, log, copied),
+        replicate=partial(_replicate_offsets, log, copied),
     )
 
 
@@ -166,7 +166,7 @@ async def _announce_topics(naming: NamingRoom, copied: Callable[[], Awaitable[No
     await copied()
 
 
-async def _share_offsets(log: LogRoom, copied: Callable[[], Awaitable[None]]) -> None:
+async def _replicate_offsets(log: LogRoom, copied: Callable[[], Awaitable[None]]) -> None:
     """Wait until replicas have the saved offsets, which they else pull now and then only."""
     _call_for_state(log)
     await copied()

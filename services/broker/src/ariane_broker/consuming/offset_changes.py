@@ -79,11 +79,11 @@ class OffsetChanges:
         locks: QueueLocks,
         epochs: LogEpochs,
         saved: SavedState,
-        share: Callable[[], Awaitable[None]],
+        replicate: Callable[[], Awaitable[None]],
     ) -> None:
-        """``saved`` keeps the offsets; ``share`` returns once replicas have what was saved.
+        """``saved`` keeps the offsets; ``replicate`` returns once replicas have what was saved.
 
-        Only changes wait for ``share`` whose loss would do more than deliver messages again:
+        Only changes wait for ``replicate`` whose loss would do more than deliver messages again:
         beginnings, and moves on purpose.
         """
         self._offsets = offsets
@@ -96,7 +96,7 @@ class OffsetChanges:
         self._locks = locks
         self._epochs = epochs
         self._saved = saved
-        self._share = share
+        self._replicate = replicate
         self._beginnings: dict[asyncio.Future[Any], str] = {}
 
     async def store(
@@ -159,7 +159,7 @@ class OffsetChanges:
 
     async def _save_and_replicate(self) -> None:
         await self._saved.save()
-        await self._share()
+        await self._replicate()
 
     def _note_stored(self, storing: asyncio.Future[Any]) -> None:
         self._beginnings.pop(storing, None)

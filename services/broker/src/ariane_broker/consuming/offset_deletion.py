@@ -28,7 +28,7 @@ class OffsetDeletion:
     """Keeps the offsets."""
     save_states: Callable[[], Awaitable[None]]
     """Saves what is in hand."""
-    share: Callable[[], Awaitable[None]]
+    replicate: Callable[[], Awaitable[None]]
     """Returns once replicas have what was saved."""
 
     async def delete(
@@ -66,7 +66,7 @@ class OffsetDeletion:
         await self.receiving.promised()
         await self.save_states()
         await self.saved.save()
-        await self.share()
+        await self.replicate()
         return places
 
     def _refuse_in_use(self, consumer_group: str, topic: str) -> None:

@@ -7,7 +7,7 @@ to watch it in the same turn of the event loop misses no arrival.
 
 ``wake`` is called in the loop turn in which messages arrived in a queue, and ends the wait of the
 requests that watch this queue. They run in the next turn, once, however many appends there were in
-this one. A watch of a reader that wants some tags only is told of messages with the hashes of these
+this one. A watch of a reader that wants some tags only learns of messages with the hashes of these
 tags, and of those whose hashes are not known; one that waits with a filter, of messages that it
 passes (see ``filtered_watches``). A wait also ends when its hold time is over, when it
 is interrupted, when the broker stops, and with the call that it belongs to.
@@ -86,7 +86,7 @@ class Watch:
 class HeldRequests:
     """The watches of all requests, by queue, and the requests that wait now.
 
-    All that watch a queue are told in one turn, a microsecond each: no more than may wait.
+    All that watch a queue are woken in one turn, a microsecond each: no more than may wait.
     """
 
     def __init__(self, filtered: FilteredWatches, *, count_max: int) -> None:

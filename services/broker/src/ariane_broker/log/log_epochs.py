@@ -30,7 +30,7 @@ The number of an epoch is durable, also on replicas, before any client learns of
 broker that is killed, or taken over, would tell all its clients that their queues were cut. So a
 deletion reserves the number before it deletes anything, with a begin that limits no position. Where
 it began is saved before a topic of the same name is created. The epoch of a new primary is durable
-on its own disk only; until all brokers in sync have copied it, clients are told 0, an unknown
+on its own disk only; until all brokers in sync have copied it, clients get 0, an unknown
 epoch. Meanwhile they get confirmed messages only, whose positions keep their meaning.
 
 A primary whose lease is over may not know the epochs of its successors, so it judges no position by

@@ -36,7 +36,7 @@ class BrokerStatistics:
     set_back_offset_count: int = 0
     """Consumer offsets and positions that lay beyond the kept end of the log, and were set back."""
     lost_message_count: int = 0
-    """Damaged messages that readers were told of and passed over; each time."""
+    """Damaged messages that were reported to readers and passed over; each time."""
     expired_counts: Counter[tuple[str, QueueKey]] = field(default_factory=Counter)
     """Messages that were passed over because they had expired, by group and queue."""
     read_count: int = 0

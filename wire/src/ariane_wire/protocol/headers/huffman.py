@@ -23,7 +23,7 @@ class _Codes:
 
     def __init__(self) -> None:
         self._next: list[list[int]] = [[0, 0]]
-        """Of each node: where 0 and 1 lead; a symbol is told by its complement, -1 - symbol."""
+        """Of each node: where 0 and 1 lead; a symbol is noted as its complement, -1 - symbol."""
         for symbol, (code, bits) in enumerate(
             zip(REQUEST_CODES, REQUEST_CODES_LENGTH, strict=True)
         ):

@@ -86,7 +86,7 @@ class GroupedQueueWork(OrderedQueueWork):
         """Put waiting messages into the shards, as many as all loops may need."""
         hand_out, shards = self.hand_out, self._shards
         while shards.ready_count < self._settings.queue_concurrency:
-            # With care, brokers are told of all messages that were taken: these are then few.
+            # With care, all messages that were taken are reported to brokers: these are then few.
             count = FEED_MESSAGES if hand_out.is_past_suspects else self._batch_size
             if not hand_out.is_past_suspects and shards.waiting_count >= count:
                 return

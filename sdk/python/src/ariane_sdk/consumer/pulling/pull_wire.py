@@ -66,7 +66,7 @@ class PulledRecords(NamedTuple):
         kept[list(rows)] = False
         head = QueueRecords()
         head.CopyFrom(self.head)
-        head.ClearField("lost")  # It was told.
+        head.ClearField("lost")  # It was reported.
         head.record_sizes = sizes[kept].tobytes()
         octets = np.frombuffer(self.records, np.uint8)[np.repeat(kept, sizes)]
         return self._replace(head=head, records=octets.data)

@@ -38,8 +38,8 @@ HOLD_S: Final = 5.0
 after this time: its connections stay open."""
 RETRY_S: Final = 1.0
 """Delay before a broker that failed is asked again."""
-SLOW_SHARE: Final = 8
-"""If the application works on a batch for longer than this part of the invisible time, its next
+SLOW_SHARE: Final = 1 / 8
+"""If the application works on a batch for longer than this share of the invisible time, its next
 batch is fetched anew."""
 ENDING_S: Final = 1.0
 """The longest wait at the end for calls made ahead, which brokers answer at once."""
@@ -108,7 +108,7 @@ class Asking:
         self._wait: asyncio.Timeout | None = None  # Only while the application waits.
         self._ended = asyncio.Event()
         invisible_s = duration_s(order.invisible_duration) or math.inf
-        self._slow_s = math.inf if keeps else invisible_s / SLOW_SHARE
+        self._slow_s = math.inf if keeps else invisible_s * SLOW_SHARE
 
     async def batches(self) -> AsyncGenerator[Batch]:
         """Yield batches of all brokers as they arrive.

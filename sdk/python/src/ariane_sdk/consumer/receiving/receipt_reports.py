@@ -26,8 +26,8 @@ from ariane_sdk.runtime.tasks import start_task
 
 WAIT_S_MAX: Final = 1.0
 """The longest delay of a report; shorter if the invisible time is short."""
-SHARE: Final = 4
-"""A report is delayed by at most the invisible time divided by this."""
+DELAY_SHARE: Final = 1 / 4
+"""A report is delayed by at most this share of the invisible time."""
 RECEIPTS_MAX: Final = 4096
 """The most receipts that a broker accepts in one call."""
 
@@ -54,7 +54,7 @@ class ReceiptReports:
         """``invisible_s`` is the invisible time without renewal."""
         self._calls = calls
         self._client_id = client_id
-        self._wait_s = min(WAIT_S_MAX, invisible_s / SHARE)
+        self._wait_s = min(WAIT_S_MAX, invisible_s * DELAY_SHARE)
         self._clock = clock
         self._waiting: list[_Receipt] = []
         self._reporting_lock = asyncio.Lock()

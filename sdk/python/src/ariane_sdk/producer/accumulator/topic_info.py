@@ -118,7 +118,7 @@ class TopicInfo:
         self.refusal: SendError | None = None
         """Why the topic has no route."""
         self.trouble: CallError | None = None
-        """Why name servers, which are asked again, have not told the route yet."""
+        """Why name servers, which are asked again, have not given the route yet."""
         self.groups_held = False
         """Whether message groups keep their old queues whatever the route says: earlier messages
         are still in flight there."""

@@ -1,1 +1,1 @@
-"""``ariane dev``: a cluster on this machine, and what is said of it."""
+"""``ariane dev``: a cluster on this machine, and how it is described."""

@@ -221,7 +221,7 @@ async def _run(
 
 
 def _port(given: int | None, usually: int, *, usual: bool) -> int:
-    """The port of a process: the one that was said, or else the usual one; 0: any."""
+    """The port of a process: the given one, or else the usual one; 0: any."""
     if given is not None:
         return given
     return usually if usual else 0

@@ -102,7 +102,7 @@ class _Lines:
     async def write_all(self, messages: AsyncIterable[ReceivedMessage]) -> None:
         """Write `messages` as they come, until no more are wanted.
 
-        One whose body cannot be read is told, and passed over.
+        One whose body cannot be read is reported, and passed over.
         """
         async for message in messages:
             try:

@@ -283,7 +283,7 @@ async def _refuse_pollers(name_servers: str, group: str, *, to_topic: bool) -> N
         try:
             found = await asked.group(group)
         except (GroupNotFound, CommandFailed, AccessDenied):
-            return  # It is told by what follows, or is none of the caller's business.
+            return  # What follows fails with it, or it is none of the caller's business.
     if not gets_returned(found):
         raise CommandFailed(
             f"group {group} polls for messages, and gets none that are sent back to it: --to-topic"

@@ -120,8 +120,8 @@ def move(
                 " it, and give --home-is-gone"
             )
         raise
-    for untold in moved.not_told:
-        say_warning(f"broker {untold} was not notified; the next write does that")
+    for broker_name in moved.not_told:
+        say_warning(f"broker {broker_name} was not notified; the next write does that")
     before = moved.previous_home
     known = (
         "" if moved.previous_home_answered else f"; what {before} alone had committed is not known"

@@ -311,7 +311,7 @@ async def _checker(address: str) -> AsyncIterator[CheckedTransactionServiceAsync
 
 @asynccontextmanager
 async def _hinted() -> AsyncIterator[None]:
-    """Say where a checker is told, when none answers in the block."""
+    """Say how to name a checker, when none answers in the block."""
     try:
         yield
     except ServiceUnavailable as error:

@@ -1,4 +1,4 @@
-"""``ariane compat``: the commands of others, as they are said here."""
+"""``ariane compat``: the commands of others, in the words of ours."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def list_topics(*, system: bool, name_servers: str, output: Output) -> int:
 
 
 def _list_row(topic: ClusterTopic) -> Row:
-    """One topic over all brokers; what nobody told is not known."""
+    """One topic over all brokers; what no broker answered is not known."""
     found = [part.topic for part in topic.placements]
     return {
         "topic": topic.topic,

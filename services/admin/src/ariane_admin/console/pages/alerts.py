@@ -53,8 +53,8 @@ async def alerts(ask: Asker, request: Request) -> Page:
         "Nothing is watched.",
     )
     if watched.webhook:
-        hook = Notice("A webhook is told.", "good")
+        hook = Notice("A webhook is called.", "good")
     else:
-        hook = Notice("No webhook is told: alert_webhook names one.", "warn")
+        hook = Notice("No webhook is called: alert_webhook names one.", "warn")
     blocks: list[Block] = [search, table, rules, hook]
     return Page("Alerts", blocks, "Alerts", 5)

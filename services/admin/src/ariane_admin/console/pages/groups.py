@@ -287,7 +287,7 @@ def _queues(answer: lag_pb.ListQueueLagsResponse, more: str) -> Table:
 
 def _forms(found: group_pb.ClusterGroup, *, paused: bool) -> list[Form]:
     named = Input("group", value=found.consumer_group, kind="hidden")
-    # The topics of its own choice first: nobody means its retry topic when nothing else is said.
+    # The topics of its own choice first: nobody means its retry topic unless it is named.
     names = sorted(found.topics, key=lambda topic: (is_system_topic(topic), topic))
     topics = tuple((topic, topic) for topic in names)
     first = names[0] if names else ""

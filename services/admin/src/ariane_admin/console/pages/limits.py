@@ -100,7 +100,7 @@ async def _uses(
     try:
         return await ask(ask.api.quotas.ListQuotaUses, asked)
     except AioRpcError as error:
-        # What is set is told although no broker says what is used.
+        # Limits are shown even if no broker says what is used.
         if error.code() not in {StatusCode.UNAVAILABLE, StatusCode.DEADLINE_EXCEEDED}:
             raise
         return Notice(error.details() or "No broker answers.")

@@ -51,7 +51,7 @@ async def traces(ask: Asker, request: Request) -> Page:
     rows = [_row(trace) for trace in answer.traces]
     more = next_page(answer, "traces", unique_id=unique_id)
     columns = ("Began", "What", "Group", "Client", "User", "Attempt", "Took", "How", "Trace")
-    table = Table("Its life", columns, rows, "Nobody told of it.", more)
+    table = Table("Its life", columns, rows, "Nobody recorded it.", more)
     return Page("Traces", [search, *silence(answer), table], SECTION)
 
 

@@ -135,8 +135,8 @@ class MessageSearch:
         """The steps of one message's life, oldest first, as clients have recorded them."""
         asked = query_pb.QueryMessagesRequest(topic=TRACE_TOPIC, key=unique_id)
         kept = partial(told_by, unique_id=unique_id)
-        told = await self.by_term(answers, lambda _: asked, kept, count_max=TRACES_MAX)
-        return life_of(each for several in told for each in several)
+        steps = await self.by_term(answers, lambda _: asked, kept, count_max=TRACES_MAX)
+        return life_of(each for several in steps for each in several)
 
     async def found_by_term(
         self,

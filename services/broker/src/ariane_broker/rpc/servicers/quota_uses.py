@@ -21,7 +21,7 @@ from ariane_servicekit.security.limits.quota_uses import QuotaAmount, QuotaUses
 from ariane_servicekit.security.limits.quota_uses import QuotaUse as Kept
 
 USES_MAX: Final = 100
-"""Uses that are told at a time."""
+"""The most uses in one answer."""
 
 _Key = tuple[int, int, str]
 

@@ -44,7 +44,7 @@ def holds_of(
 
 
 def hold_message(hold: QueueHold, since_ms: int) -> question_pb.QueueHold:
-    """A hold as a message for operators, so many milliseconds after the client has told it."""
+    """A hold as a message for operators, so many milliseconds after the client has reported it."""
     remaining_ms = None if hold.remaining_ms is None else max(0, hold.remaining_ms - since_ms)
     return question_pb.QueueHold(
         consumer_group=hold.consumer_group,
