@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import grpc
 from grpc import aio
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ariane_wire.client.channel import Channel
 
 Metadata = Any
+_Call = TypeVar("_Call", bound=ClientCall)
 KINDS = (
     aio.UnaryUnaryClientInterceptor,
     aio.UnaryStreamClientInterceptor,
@@ -103,6 +104,13 @@ class _Callable:
     def _begin(self, method: Method, request: Any, terms: Terms) -> Any:
         raise NotImplementedError
 
+    def _made(self, kind: type[_Call], method: Method, terms: Terms) -> _Call:
+        """A call that has not begun."""
+        block = method.block(terms.timeout_s, terms.metadata, terms.encoding)
+        call = kind(self._channel, method, block)
+        call.compression = terms.encoding
+        return call
+
     def _start(self, call: ClientCall, terms: Terms) -> None:
         if terms.metadata:
             call.metadata_octets = metadata_octets(terms.metadata)
@@ -111,10 +119,8 @@ class _Callable:
         self._channel.start(call, terms.timeout_s)
 
 
-class UnaryUnary(_Callable, aio.UnaryUnaryMultiCallable):  # type: ignore[type-arg]
-    """One request, one response."""
-
-    kind = 0
+class _OneRequest(_Callable):
+    """A method that takes one request."""
 
     def __call__(
         self,
@@ -134,11 +140,31 @@ class UnaryUnary(_Callable, aio.UnaryUnaryMultiCallable):  # type: ignore[type-a
         """
         return self._call(request, (timeout, metadata, wait_for_ready), credentials, compression)
 
+
+class _ManyRequests(_Callable):
+    """A method that takes many requests."""
+
+    def __call__(
+        self,
+        request_iterator: Requests = None,
+        timeout: float | None = None,
+        metadata: Metadata = None,
+        credentials: grpc.CallCredentials | None = None,
+        wait_for_ready: bool | None = None,
+        compression: grpc.Compression | None = None,
+    ) -> Any:
+        """Begin a call."""
+        terms = (timeout, metadata, wait_for_ready)
+        return self._call(request_iterator, terms, credentials, compression)
+
+
+class UnaryUnary(_OneRequest, aio.UnaryUnaryMultiCallable):  # type: ignore[type-arg]
+    """One request, one response."""
+
+    kind = 0
+
     def _begin(self, method: Method, request: Any, terms: Terms) -> UnaryUnaryCall:
-        call = UnaryUnaryCall(
-            self._channel, method, method.block(terms.timeout_s, terms.metadata, terms.encoding)
-        )
-        call.compression = terms.encoding
+        call = self._made(UnaryUnaryCall, method, terms)
         try:
             call.request = call.serialize(request)
         except CallFailed:
@@ -147,28 +173,13 @@ class UnaryUnary(_Callable, aio.UnaryUnaryMultiCallable):  # type: ignore[type-a
         return call
 
 
-class UnaryStream(_Callable, aio.UnaryStreamMultiCallable):  # type: ignore[type-arg]
+class UnaryStream(_OneRequest, aio.UnaryStreamMultiCallable):  # type: ignore[type-arg]
     """One request, many responses."""
 
     kind = 1
 
-    def __call__(
-        self,
-        request: Any,
-        *,
-        timeout: float | None = None,
-        metadata: Metadata = None,
-        credentials: grpc.CallCredentials | None = None,
-        wait_for_ready: bool | None = None,
-        compression: grpc.Compression | None = None,
-    ) -> Any:
-        """Begin a call."""
-        return self._call(request, (timeout, metadata, wait_for_ready), credentials, compression)
-
     def _begin(self, method: Method, request: Any, terms: Terms) -> stream_call.UnaryStreamCall:
-        block = method.block(terms.timeout_s, terms.metadata, terms.encoding)
-        call = stream_call.UnaryStream(self._channel, method, block)
-        call.compression = terms.encoding
+        call = self._made(stream_call.UnaryStream, method, terms)
         try:
             call.request = call.serialize(request)
         except CallFailed:
@@ -177,55 +188,25 @@ class UnaryStream(_Callable, aio.UnaryStreamMultiCallable):  # type: ignore[type
         return stream_call.UnaryStreamCall(call)
 
 
-class StreamUnary(_Callable, aio.StreamUnaryMultiCallable):  # type: ignore[type-arg]
+class StreamUnary(_ManyRequests, aio.StreamUnaryMultiCallable):  # type: ignore[type-arg]
     """Many requests, one response."""
 
     kind = 2
 
-    def __call__(
-        self,
-        request_iterator: Requests = None,
-        timeout: float | None = None,
-        metadata: Metadata = None,
-        credentials: grpc.CallCredentials | None = None,
-        wait_for_ready: bool | None = None,
-        compression: grpc.Compression | None = None,
-    ) -> Any:
-        """Begin a call."""
-        terms = (timeout, metadata, wait_for_ready)
-        return self._call(request_iterator, terms, credentials, compression)
-
     def _begin(self, method: Method, request: Any, terms: Terms) -> stream_call.StreamUnaryCall:
-        block = method.block(terms.timeout_s, terms.metadata, terms.encoding)
-        call = stream_call.StreamUnary(self._channel, method, block)
-        call.compression = terms.encoding
+        call = self._made(stream_call.StreamUnary, method, terms)
         self._start(call, terms)
         call.feed_from(request)
         return stream_call.StreamUnaryCall(call)
 
 
-class StreamStream(_Callable, aio.StreamStreamMultiCallable):  # type: ignore[type-arg]
+class StreamStream(_ManyRequests, aio.StreamStreamMultiCallable):  # type: ignore[type-arg]
     """Many requests, many responses."""
 
     kind = 3
 
-    def __call__(
-        self,
-        request_iterator: Requests = None,
-        timeout: float | None = None,
-        metadata: Metadata = None,
-        credentials: grpc.CallCredentials | None = None,
-        wait_for_ready: bool | None = None,
-        compression: grpc.Compression | None = None,
-    ) -> Any:
-        """Begin a call."""
-        terms = (timeout, metadata, wait_for_ready)
-        return self._call(request_iterator, terms, credentials, compression)
-
     def _begin(self, method: Method, request: Any, terms: Terms) -> stream_call.StreamStreamCall:
-        block = method.block(terms.timeout_s, terms.metadata, terms.encoding)
-        call = stream_call.StreamStream(self._channel, method, block)
-        call.compression = terms.encoding
+        call = self._made(stream_call.StreamStream, method, terms)
         self._start(call, terms)
         call.feed_from(request)
         return stream_call.StreamStreamCall(call)
