@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from peer_bench.errors import ToolFailed
 
 
-def run_tool(what: str, command: Sequence[str], seconds: float) -> None:
-    """Run one to its end.
+def run_tool(what: str, command: Sequence[str], seconds: float) -> str:
+    """Run one to its end; returns what it printed.
 
     Args:
         what: For errors, such as "compiling kafka".
@@ -30,3 +30,4 @@ def run_tool(what: str, command: Sequence[str], seconds: float) -> None:
     if done.returncode != 0:
         said = (done.stderr or done.stdout).strip()[-500:]
         raise ToolFailed(f"{what} ended with status {done.returncode}: {said}")
+    return done.stdout

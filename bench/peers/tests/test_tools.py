@@ -6,7 +6,7 @@ from peer_bench.tools import run_tool
 
 
 def test_a_tool_that_fails_or_takes_too_long_is_told_by_what_it_did():
-    run_tool("making", [sys.executable, "-c", ""], 20)
+    assert run_tool("making", [sys.executable, "-c", "print('made')"], 20) == "made\n"
     with pytest.raises(ToolFailed, match="making ended with status 3: no room"):
         run_tool("making", [sys.executable, "-c", "import sys; print('no room'); sys.exit(3)"], 20)
     with pytest.raises(ToolFailed, match=r"^making took longer than 0.2 s$"):

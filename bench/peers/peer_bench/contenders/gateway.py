@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -16,18 +16,22 @@ from ariane_servicekit.running.processes import LocalCluster, ServiceProcess
 from ariane_testkit.free_ports import free_port
 from peer_bench.contender import DriverContender
 from peer_bench.contenders import ours, rocketmq
+from peer_bench.contenders.rocketmq_admin import RocketmqAdmin
 from peer_bench.drivers import Driver
+from peer_bench.errors import PeerUnavailable
 from peer_bench.loads import Leg, Load
 from peer_bench.maven import class_path, driver_path, java_version
 from peer_bench.peers import Part, Peer, Target
 from peer_bench.servers import server
-from peer_bench.tools import run_tool
 
 CLIENT_VERSION: Final = "5.2.0"
 CLIENT_HEAP: Final = "1g"
 PROXY_HEAP: Final = "1g"
 QUEUES: Final = 4
-_ADMIN_S_MAX: Final = 60
+CLUSTER: Final = "DefaultCluster"
+SYNCER_TOPIC: Final = "DefaultHeartBeatSyncerTopic"
+"""By which proxies tell each other of clients: one that cannot make it ends at its start."""
+PROXY_STARTS_MAX: Final = 3
 _SETTINGS: Final = {"queues": QUEUES, "client heap": CLIENT_HEAP, "receivers": 4, "received": 32}
 
 
@@ -85,11 +89,15 @@ def proxied(data_path: Path) -> Iterator[GatewayContender]:
     """
     jars = class_path("rocketmq")
     data_path.mkdir(parents=True, exist_ok=True)
-    with (
-        rocketmq.servers(jars, data_path, flush_mode="async") as ((name_server, broker), pids),
-        _proxy(jars, data_path, name_server) as (endpoint, proxy_pid),
-        _driver(data_path, endpoint) as driver,
-    ):
+    with ExitStack() as stack:
+        servers = rocketmq.servers(jars, data_path, flush_mode="async")
+        (name_server, broker), pids = stack.enter_context(servers)
+        admin = RocketmqAdmin(jars, data_path, name_server, broker)
+        # A broker has a topic of its cluster's name, by which a proxy finds it.
+        admin.wait_for_route(CLUSTER)
+        admin.make_topic(SYNCER_TOPIC, 1)
+        endpoint, proxy_pid = stack.enter_context(_proxy(jars, data_path, name_server))
+        driver = stack.enter_context(_driver(data_path, endpoint))
         contender = GatewayContender(
             f"{rocketmq.NAME} {rocketmq.VERSION}, proxy",
             driver,
@@ -101,25 +109,23 @@ def proxied(data_path: Path) -> Iterator[GatewayContender]:
                 "java": java_version(),
             },
         )
-
-        def make_topic(name: str) -> None:
-            command = ["java", f"-Duser.home={data_path}", "-cp", jars]
-            command += ["org.apache.rocketmq.tools.command.MQAdminStartup", "updateTopic"]
-            command += ["-n", name_server, "-b", broker, "-t", name]
-            run_tool("mqadmin", [*command, "-r", str(QUEUES), "-w", str(QUEUES)], _ADMIN_S_MAX)
-
-        contender.make_topic = make_topic
+        contender.make_topic = lambda name: admin.make_topic(name, QUEUES)
         yield contender
 
 
 @contextmanager
 def _proxy(jars: str, home: Path, name_server: str) -> Iterator[tuple[str, int]]:
-    """Run the proxy in cluster mode; yields its endpoint and its process id."""
+    """Run the proxy in cluster mode; yields its endpoint and its process id.
+
+    Raises:
+        PeerUnavailable: It ended at each of its starts.
+    """
     port = free_port()
     settings = {
         "proxyMode": "CLUSTER",
-        "rocketMQClusterName": "DefaultCluster",
-        "proxyClusterName": "DefaultCluster",
+        "rocketMQClusterName": CLUSTER,
+        "proxyClusterName": CLUSTER,
+        "heartbeatSyncerTopicName": SYNCER_TOPIC,
         "namesrvAddr": name_server,
         "localServeAddr": "127.0.0.1",
         "grpcServerPort": port,
@@ -132,9 +138,17 @@ def _proxy(jars: str, home: Path, name_server: str) -> Iterator[tuple[str, int]]
     command = ["java", f"-Xms{PROXY_HEAP}", f"-Xmx{PROXY_HEAP}", f"-Duser.home={home}", "-cp", jars]
     command += ["org.apache.rocketmq.proxy.ProxyStartup", "-pc", str(path)]
     environment = {"ROCKETMQ_HOME": str(home), "HOME": str(home)}
-    with server(
-        "rocketmq-proxy", command, port=port, home=home, environment=environment
-    ) as process_id:
+    with ExitStack() as stack:
+        for start in range(1, PROXY_STARTS_MAX + 1):
+            running = server(
+                "rocketmq-proxy", command, port=port, home=home, environment=environment
+            )
+            try:
+                process_id = stack.enter_context(running)
+                break
+            except PeerUnavailable:
+                if start == PROXY_STARTS_MAX:
+                    raise
         yield f"127.0.0.1:{port}", process_id
 
 
