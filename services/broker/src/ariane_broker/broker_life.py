@@ -98,8 +98,9 @@ class BrokerLife:
         return {**STORAGE_RULES, **ROW_RULES}
 
     def guarded_by(self, gate: Gate) -> None:
-        """Take the quotas of the process."""
+        """Take the quotas of the process, and what judges those who hold messages."""
         self.rooms.append.stored.quotas = gate.quotas
+        self.rooms.receive.keeping.gate = gate
 
     def client_caller(self, client_id: str) -> Caller | None:
         """Who attached the client with an id; None without one."""

@@ -32,7 +32,7 @@ class Gateway:
         return await self.call.read()
 
 
-def present(client_id, *groups, reachable=True, topic="orders", text="*", produces=()):
+def present(client_id, *groups, reachable=True, topic="orders", text="*", produces=(), user=""):
     wanted = subscription_pb.Subscription(
         topic=topic,
         filter=subscription_pb.FilterExpression(kind=subscription_pb.FILTER_KIND_TAG, text=text),
@@ -53,6 +53,7 @@ def present(client_id, *groups, reachable=True, topic="orders", text="*", produc
         ),
         address="10.0.0.7:4242",
         reachable=reachable,
+        user=user,
     )
 
 

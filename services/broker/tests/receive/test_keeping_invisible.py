@@ -2,7 +2,11 @@
 
 import asyncio
 
+import pytest
+
 from ariane.broker.v1 import client_service_pb2 as client_pb
+from ariane_servicekit.security.caller import MemberKind
+from services.broker.tests.clients.test_relayed_clients import Gateway, present
 from services.broker.tests.receive.receive_calls import Receiver, bodies, settlement
 
 
@@ -100,6 +104,26 @@ async def test_messages_that_another_client_has_by_now_are_not_kept(clock, broke
     clock.advance(3)
     assert bodies(await one.receive()) == ["a"]
     assert await other.keep("c", other_s) == [False]
+
+
+@pytest.mark.parametrize("lost", ["topic orders", "group billing"])
+async def test_it_comes_again_once_its_user_may_not_settle_it_any_more(clock, running_closed, lost):
+    """His client lives on behind its gateway, and would hide it for half a day."""
+    rights = {f"allow SUBSCRIBE {each}" for each in ("topic orders", "group billing")}
+    async with running_closed("shop: " + "; ".join(rights)) as closed:
+        root, shop = Receiver(await closed.of("root")), Receiver(await closed.of("shop"))
+        await root.broker.create_topic("orders")
+        await root.broker.store("orders", [b"a"])
+        gateway = Gateway(await closed.of(MemberKind.GATEWAY), "gateway-1")
+        await gateway.attach()
+        await gateway.tell(present("c", "billing", user="shop"))
+        await kept(shop)
+        await pass_time(clock, gateway.call)
+        assert await root.receive() == []
+        await closed.admin.tell("shop: " + "; ".join(rights - {f"allow SUBSCRIBE {lost}"}))
+        await pass_time(clock, gateway.call, 4)
+        assert bodies(await root.receive()) == ["a"]
+        gateway.call.cancel()
 
 
 async def test_whose_messages_are_kept_must_be_said(broker, refused):

@@ -13,6 +13,7 @@ from ariane_servicekit.errors import ServiceError
 from ariane_servicekit.rpc.calls import current_call
 from ariane_servicekit.security.caller import Caller, CallerKind, MemberKind
 from ariane_servicekit.security.gate.access_mode import AccessMode
+from ariane_servicekit.security.gate.gate import Gate
 
 
 def require(action: int, resource: int, name: str) -> None:
@@ -171,19 +172,25 @@ def relayed_caller(user: str, address: str) -> Caller | None:
 
 def may_publish(caller: Caller | None, topic: str) -> bool:
     """Whether another caller, such as that of an attached client, may send to a topic now."""
-    return _may(caller, access.ACTION_PUBLISH, access.RESOURCE_TOPIC, topic)
+    gate = _gate()
+    return gate is None or gate.allows(caller, access.ACTION_PUBLISH, access.RESOURCE_TOPIC, topic)
 
 
 def may_consume(caller: Caller | None, group: str, topics: Iterable[str]) -> bool:
     """Whether another caller may consume topics for a group now."""
-    return _may(caller, access.ACTION_SUBSCRIBE, access.RESOURCE_GROUP, group) and all(
-        _may(caller, access.ACTION_SUBSCRIBE, access.RESOURCE_TOPIC, topic) for topic in topics
+    gate = _gate()
+    return gate is None or allows_consuming(gate, caller, group, topics)
+
+
+def allows_consuming(gate: Gate, caller: Caller | None, group: str, topics: Iterable[str]) -> bool:
+    """Whether a caller may consume topics for a group now, also outside of calls."""
+    return gate.allows(caller, access.ACTION_SUBSCRIBE, access.RESOURCE_GROUP, group) and all(
+        gate.allows(caller, access.ACTION_SUBSCRIBE, access.RESOURCE_TOPIC, topic)
+        for topic in topics
     )
 
 
-def _may(caller: Caller | None, action: int, resource: int, name: str) -> bool:
+def _gate() -> Gate | None:
+    """The gate of the call in work; None outside of calls."""
     call = current_call()
-    if call is None or call.gate is None:
-        return True
-    allowed: bool = call.gate.allows(caller, action, resource, name)
-    return allowed
+    return None if call is None else call.gate

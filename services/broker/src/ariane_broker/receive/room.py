@@ -35,6 +35,7 @@ class ReceiveRoom:
     settling: Settling
     standings: Standings
     table: ReceiveTable
+    keeping: ReceiveUpkeep
     upkeep: Loop
 
 
@@ -98,6 +99,7 @@ def receive_room(
             store, table, state.offsets, topics=state.topics, groups=state.groups, now_ms=now_ms
         ),
         table=table,
+        keeping=upkeep,
         upkeep=Loop("keep-up-receiving", upkeep.turn, interval_s=TURN_SECONDS, clock=clock),
     )
 

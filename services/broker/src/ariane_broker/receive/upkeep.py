@@ -22,6 +22,8 @@ from ariane_broker.receive.in_hand.receive_log import ReceiveLog
 from ariane_broker.receive.in_hand.receive_table import SERIALS_PER_MS, ReceiveTable
 from ariane_broker.retry.failed_records import DeadLetterReason
 from ariane_servicekit import in_turns
+from ariane_servicekit.security.gate.asking import allows_consuming
+from ariane_servicekit.security.gate.gate import Gate
 
 TURN_SECONDS: Final = 0.1
 """The most by which due work is late."""
@@ -51,6 +53,8 @@ class ReceiveUpkeep:
         self._clients = clients
         self._held = held
         self._now_ms = now_ms
+        self.gate: Gate | None = None
+        """Judges whose messages stay invisible; None: everybody's."""
         self._seen_ms = now_ms()
         self._is_first_turn = True
 
@@ -112,6 +116,8 @@ class ReceiveUpkeep:
     ) -> Iterator[None]:
         """Extend the invisible time of messages that attached clients hold, before it ends.
 
+        Not of those whose users may not settle them any more: others are to have them.
+
         Yields once for each client.
         """
         if window.due_ms > now_ms + KEPT_MS // 2:
@@ -121,7 +127,7 @@ class ReceiveUpkeep:
             offsets = rows["offset"][_kept(rows, now_ms) & (rows["holder"] == holder)]
             # Others had their turn: they may have settled some, or have reset the offset.
             is_valid = len(offsets) and self._table.window(group, queue) is window
-            if is_valid and self._clients.find(name) is not None:
+            if is_valid and self._may_hold(name, group, queue):
                 event = ReceiveEvent(
                     EventKind.HIDE,
                     group,
@@ -132,6 +138,13 @@ class ReceiveUpkeep:
                 )
                 self._log.write([event])
             yield None
+
+    def _may_hold(self, client_id: str, group: str, queue: QueueKey) -> bool:
+        """Whether a client lives, and its user may consume."""
+        client = self._clients.find(client_id)
+        if client is None or self.gate is None:
+            return client is not None
+        return allows_consuming(self.gate, client.caller, group, (queue.topic,))
 
     async def _bury_exhausted(
         self, group: str, queue: QueueKey, window: QueueWindow, now_ms: int
