@@ -3,6 +3,7 @@
 import pytest
 
 from ariane_gateway.brokers import cluster as cluster_module
+from ariane_gateway.brokers.attachments import Attachments
 from ariane_gateway.brokers.cluster import AWAY_S, ROUTE_UNUSED_S, Cluster
 from ariane_gateway.refusal_kinds import Refusal
 from ariane_gateway.refusals import Refused
@@ -117,3 +118,15 @@ async def test_a_broker_without_a_route_is_waited_for_if_it_lived_lately(
     assert await refusal_of(cluster.primary("broker-a", "orders")) is Refusal.UNAVAILABLE
     cluster.clock.advance(2)
     assert await refusal_of(cluster.primary("broker-a", "orders")) is Refusal.TOPIC_UNKNOWN
+
+
+async def test_a_broker_that_is_gone_for_good_is_not_called_for_ever(cluster, name_server):
+    attachments = Attachments(cluster, "gateway", everybody=tuple, ask=None, facts=dict)
+    await name_server.register("broker-a", address="127.0.0.1:1")
+    await attachments.follow()
+    await name_server.unregister("broker-a")
+    for passed_s, names in ((AWAY_S - 1, {"broker-a"}), (2, set())):
+        cluster.clock.advance(passed_s)
+        await attachments.follow()
+        assert set(attachments._attachments) == names
+    await attachments.close()

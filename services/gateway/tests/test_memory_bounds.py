@@ -104,6 +104,20 @@ def test_no_request_about_clients_is_larger_than_brokers_take():
     assert list(sent[-1].relayed_clients.left) == ["one"]
 
 
+def test_no_answer_of_a_client_is_larger_than_brokers_take():
+    """They end the stream at a larger one, and with it go all clients of the gateway."""
+    sent = []
+    attachments = Attachments(None, "gateway", everybody=list, ask=None, facts=dict)
+    attachments._attachments["broker-a"] = SimpleNamespace(send=sent.append)
+    for stacks in ("at work\n" + "\n" * (5 << 20), "\U0001f986" * (1 << 20)):
+        attachments.state("broker-a", "one", "question", {}, stacks=stacks)
+    attachments.state("broker-a", "one", "question", {}, refusal="x" * (5 << 20))
+    attachments.consumed("broker-a", "one", "question", consumed=None, cause="x" * (5 << 20))
+    assert max(each.ByteSize() for each in sent) < 3 << 20
+    assert [each.state.truncated for each in sent] == [True, True, False, False]
+    assert sent[0].state.stacks[0].frames[0] == "at work"
+
+
 LONG_FILTER = dp.FilterExpression(type=dp.SQL, expression="a" * 4097)
 
 

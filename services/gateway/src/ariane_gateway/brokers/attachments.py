@@ -42,6 +42,12 @@ CLIENTS_TOGETHER_MAX: Final = 512
 BYTES_TOGETHER_MAX: Final = 1 << 20
 """Octets of them, unless a single one has more; brokers take 5 MiB, and end the stream at more."""
 
+STACKS_LENGTH_MAX: Final = 512 << 10
+"""Characters of what a client's threads are at; what is behind them is left out."""
+
+WORD_LENGTH_MAX: Final = 1024
+"""Characters of any other text of a client in an answer."""
+
 LEAVE_S_MAX: Final = 1.0
 
 ClientT = TypeVar("ClientT")
@@ -78,15 +84,16 @@ class Attachments:
         self._attachments: dict[str, Attachment] = {}
 
     async def follow(self) -> None:
-        """Attach to brokers that are new or have a new primary."""
+        """Attach to brokers that are new or have a new primary; leave those that are gone."""
         try:
             primaries = await self._cluster.primaries()
         except Refused as refused:
             _log.info("brokers_unknown", cause=refused.text)
             return
         for name, attachment in list(self._attachments.items()):
-            # A broker that is away for a moment is kept: it comes back to the same address.
-            if primaries.get(name, attachment.address) != attachment.address:
+            # A broker that is away for a moment comes back to the same address.
+            is_away = name not in primaries and self._cluster.lived_lately(name)
+            if not is_away and primaries.get(name) != attachment.address:
                 del self._attachments[name]
                 await attachment.close(0.0)
         for name, address in primaries.items():
@@ -137,9 +144,15 @@ class Attachments:
             stacks: What its threads are at, as it says itself.
             refusal: Why there are none although they were asked for.
         """
-        state = ClientState(question_id=question_id, facts=facts, stacks_refusal=refusal)
+        state = ClientState(
+            question_id=question_id,
+            facts=facts,
+            stacks_refusal=refusal[:WORD_LENGTH_MAX],
+            truncated=len(stacks) > STACKS_LENGTH_MAX,
+        )
         if stacks:
-            state.stacks.append(ClientStack(name="", is_thread=True, frames=stacks.splitlines()))
+            frames = stacks[:STACKS_LENGTH_MAX].splitlines()
+            state.stacks.append(ClientStack(name="", is_thread=True, frames=frames))
         self._say(broker_name, AttachRequest(state=state, client_id=client_id))
 
     def consumed(
@@ -155,7 +168,9 @@ class Attachments:
         outcome = CONSUME_OUTCOME_REFUSED
         if consumed is not None:
             outcome = CONSUME_OUTCOME_CONSUMED if consumed else CONSUME_OUTCOME_RETRY
-        answer = ConsumeAnswer(question_id=question_id, outcome=outcome, cause=cause)
+        answer = ConsumeAnswer(
+            question_id=question_id, outcome=outcome, cause=cause[:WORD_LENGTH_MAX]
+        )
         self._say(broker_name, AttachRequest(consume_answer=answer, client_id=client_id))
 
     def _send(self, clients: RelayedClients) -> None:

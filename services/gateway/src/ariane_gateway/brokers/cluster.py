@@ -215,7 +215,12 @@ class Cluster:
         if broker_name not in self._lived_s:
             return False
         is_alive = broker_name in await self.primaries(AWAY_KNOWN_S)
-        return not is_alive and self.clock.monotonic_s() - self._lived_s[broker_name] < AWAY_S
+        return not is_alive and self.lived_lately(broker_name)
+
+    def lived_lately(self, broker_name: str) -> bool:
+        """Whether a broker was seen alive so lately that it is waited for."""
+        lived_s = self._lived_s.get(broker_name, -math.inf)
+        return self.clock.monotonic_s() - lived_s < AWAY_S
 
     @property
     def _opened(self) -> Session:
