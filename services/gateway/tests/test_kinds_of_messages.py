@@ -265,7 +265,7 @@ async def test_a_route_names_no_type_that_an_older_client_stumbles_over(client, 
 
 async def test_a_tag_that_no_subscription_could_name_is_refused_as_a_tag(client, ariane_topic):
     for kind in (dp.NORMAL, dp.TRANSACTION):
-        for tag in ("*", " a", "a|b", "", "a\n"):
+        for tag in ("*", " a", "a|b", "a\n"):
             sent = await client.send_messages(client.message(ariane_topic, b"m", kind, tag=tag))
             assert sent.status.code == dp.ILLEGAL_MESSAGE_TAG, (kind, tag, sent)
 
@@ -277,3 +277,20 @@ async def test_some_of_several_messages_are_refused(client, ariane_topic):
     assert [each.status.code for each in sent.entries] == [dp.OK, dp.MESSAGE_BODY_EMPTY]
     missing = await client.send_messages(client.message("nobody-knows-it"))
     assert missing.status.code == dp.TOPIC_NOT_FOUND
+
+
+async def test_an_empty_tag_is_none_and_an_empty_place_among_tags_names_none(
+    client, ariane_topic, group
+):
+    """As by RocketMQ's proxy: the client in Go sends what its application sets, also nothing."""
+    await client.send(ariane_topic, b"plain", tag="", keys=["", "k"])
+    await client.send(ariane_topic, b"tagged", tag="a")
+    tagged = dp.FilterExpression(type=dp.TAG, expression="|| a || ")
+    status, (message,) = await client.receive(ariane_topic, group, filter_expression=tagged)
+    assert (status.code, message.body) == (dp.OK, b"tagged")
+    _, messages = await client.receive(ariane_topic, f"{group}-all")
+    plain = {each.body: each.system_properties for each in messages}[b"plain"]
+    assert (plain.HasField("tag"), list(plain.keys)) == (False, ["k"])
+    none = dp.FilterExpression(type=dp.TAG, expression="||")
+    status, _ = await client.receive(ariane_topic, group, filter_expression=none)
+    assert status.code == dp.ILLEGAL_FILTER_EXPRESSION

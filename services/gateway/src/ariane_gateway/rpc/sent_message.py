@@ -175,10 +175,10 @@ def _checked_properties(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def _checked_tag(said: SystemProperties) -> str:
-    if not said.HasField("tag"):
-        return ""
     tag = said.tag
-    if not tag or tag == "*" or tag != tag.strip() or "|" in tag or holds_control_character(tag):
+    if not tag:  # Some clients send an empty one for none.
+        return ""
+    if tag == "*" or tag != tag.strip() or "|" in tag or holds_control_character(tag):
         raise Illegal(
             Code.ILLEGAL_MESSAGE_TAG,
             f"tag {tag!r:.100}: not blank, not *, without |, control character or outer space",
@@ -187,7 +187,7 @@ def _checked_tag(said: SystemProperties) -> str:
 
 
 def _checked_keys(said: SystemProperties) -> tuple[str, ...]:
-    keys = tuple(said.keys)
+    keys = tuple(filter(None, said.keys))
     if any(not key.strip() or holds_control_character(key) for key in keys):
         raise Illegal(
             Code.ILLEGAL_MESSAGE_KEY, "a key is not blank, and holds no control character"
