@@ -95,12 +95,12 @@ def main(names: Sequence[str]) -> int:
     if failures:
         first = failures[0]
         print(f"\n{first.step.name} ({first.step.what}) says:\n\n{first.output.rstrip()}\n")
-        print(f"check: {len(failures)} of {len(chosen)} steps failed: ", end="")
+        print(f"check: {len(failures)} of {len(chosen)} failed: ", end="")
         print(", ".join(verdict.step.name for verdict in failures))
         return 1
     for notice in slow.told():
         print(f"  note  {notice}")
-    print(f"check: all {len(chosen)} steps passed in {time.monotonic() - begin:.1f} s")
+    print(f"check: {len(chosen)} of {len(chosen)} passed in {time.monotonic() - begin:.1f} s")
     return 0
 
 

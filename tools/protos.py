@@ -88,7 +88,7 @@ def run_generate(*, accept_breaking: bool = False) -> None:
             changed.append(BASELINE)
     for path in changed:
         print(path.relative_to(ROOT))
-    print(f"{len(changed)} files changed")
+    print(f"files changed: {len(changed)}")
 
 
 def run_stale() -> None:

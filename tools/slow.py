@@ -116,8 +116,8 @@ def notices(known: Iterable[str], outcomes: Mapping[str, Outcome], count: int) -
     ]
     failed = [name for name, each in outcomes.items() if each.outcome not in {"passed", "skipped"}]
     return [
-        f"{len(names)} groups of slow tests {what}: {', '.join(names[:SHOWN_MAX])}"
-        + (" ..." if len(names) > SHOWN_MAX else "")
+        f"slow tests that {what}: {', '.join(names[:SHOWN_MAX])}"
+        + (f" and {len(names) - SHOWN_MAX} more" if len(names) > SHOWN_MAX else "")
         for names, what in (
             (old, f"were not played for {AGE_MAX} commits (make slow)"),
             (failed, "did not pass when they were last played"),

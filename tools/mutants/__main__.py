@@ -73,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"No module of {', '.join(CORE)} has {asked.only!r} in its path.", file=sys.stderr)
         return 2
     chosen = random.Random(asked.seed).sample(every, min(asked.count, len(every)))  # noqa: S311 - a seed to repeat it.
-    print(f"{len(chosen)} of {len(every)} mutants, seed {asked.seed}", file=sys.stderr)
+    print(f"mutants: {len(chosen)} of {len(every)}, seed {asked.seed}", file=sys.stderr)
     fates = []
     with ThreadPoolExecutor(asked.workers) as pool:
         futures = [pool.submit(tried, mutant) for mutant in chosen]
@@ -87,7 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if asked.output == "json":
         print(json.dumps([asdict(fate) for fate in fates], indent=2))
     else:
-        print(f"{len(fates) - len(survivors)} of {len(fates)} mutants were noticed.")
+        print(f"Mutants that were noticed: {len(fates) - len(survivors)} of {len(fates)}.")
         for fate in survivors:
             print(f"  {fate.place}: {fate.change}")
     return 1 if survivors else 0

@@ -67,7 +67,7 @@ def main(argv: Sequence[str] | None = None, folder: Path = DOCS) -> int:
     for path, text in stale.items():
         path.write_text(text, encoding="utf-8")
         print(_name(path))
-    print(f"{len(stale)} of {len(PAGES) + len(FILES)} pages changed")
+    print(f"pages changed: {len(stale)} of {len(PAGES) + len(FILES)}")
     return 0
 
 

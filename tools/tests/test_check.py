@@ -27,7 +27,7 @@ def run(monkeypatch, capsys):
 def test_all_pass(run):
     status, said = run(step("one", "print('quiet')"), step("two", ""))
     assert status == 0
-    assert "all 2 steps passed" in said
+    assert "check: 2 of 2 passed in" in said
     assert "quiet" not in said
 
 
@@ -40,7 +40,7 @@ def test_first_failure_is_told_in_full_and_all_are_named(run):
     assert status == 1
     assert "two is ill" in said
     assert "three is ill" not in said
-    assert said.splitlines()[-1] == "check: 2 of 3 steps failed: two, three"
+    assert said.splitlines()[-1] == "check: 2 of 3 failed: two, three"
 
 
 def test_one_step_can_be_chosen(run):

@@ -52,14 +52,14 @@ def test_what_nobody_plays_is_told():
     assert slow.notices(KNOWN, fresh, 1000 + slow.AGE_MAX) == []
     assert slow.notices(KNOWN, fresh | {KNOWN[1]: played(900, "skipped")}, 1200) == []
     [told] = slow.notices(KNOWN, fresh | {KNOWN[1]: played(899)}, 1200)
-    assert told.startswith("1 groups of slow tests were not played")
+    assert told.startswith("slow tests that were not played")
     assert told.endswith(KNOWN[1])
     [told] = slow.notices(KNOWN, {KNOWN[0]: played(1200)}, 1200)
     assert told.endswith(f"{KNOWN[1]}, {KNOWN[2]}")
     [told] = slow.notices(KNOWN, fresh | {KNOWN[2]: played(1000, "failed")}, 1000)
     assert "did not pass" in told
     [told] = slow.notices([f"test_{number:02}.py" for number in range(20)], {}, 1)
-    assert told.endswith("test_04.py ...")
+    assert told.endswith("test_04.py and 15 more")
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from unplugged_disk import why_not as why_no_power_losses
 
+from ariane_record.counted import counted
 from ariane_servicekit.errors import ProcessFailed
 from ariane_testkit.postgresql import PostgresqlUnavailable
 from partition_soak.group import NotHealed
@@ -108,10 +109,13 @@ def text(reports: list[RunReport]) -> list[str]:
         counts.update(report.counts)
     faults = ", ".join(f"{count} x {what}" for what, count in sorted(counts.items()))
     lines = [
-        f"{len(reports)} runs, {sum(one.epochs for one in reports)} elections",
+        (
+            f"{counted(len(reports), 'run')},"
+            f" {counted(sum(one.epochs for one in reports), 'election')}"
+        ),
         faults,
         (
-            f"{sum(one.stored for one in reports):,} messages acknowledged,"
+            f"messages: {sum(one.stored for one in reports):,} acknowledged,"
             f" {sum(one.unknown for one in reports):,} without an outcome,"
             f" {sum(one.refused for one in reports):,} refused;"
             f" {sum(one.polled for one in reports):,} read meanwhile"

@@ -13,6 +13,7 @@ from typing import Final
 
 from sqlalchemy import make_url
 
+from ariane_record.counted import counted
 from ariane_sdk import ClusterClient
 from ariane_sdk.errors import ArianeError
 from ariane_testkit.postgresql import running_postgresql
@@ -142,7 +143,8 @@ async def run_seed(group: Group, seed: int, say: Say, *, power_losses: bool) -> 
     _judge(report, history)
     report.epochs = end.replica_set.epoch - begin.replica_set.epoch
     say(
-        f"seed {seed}: {len(report.faults)} faults, {report.epochs} elections,"
+        f"seed {seed}: {counted(len(report.faults), 'fault')},"
+        f" {counted(report.epochs, 'election')},"
         f" {report.stored} stored, {report.unknown} unknown, {report.refused} refused"
     )
     for anomaly in report.found:

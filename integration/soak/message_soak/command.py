@@ -13,6 +13,7 @@ from pathlib import Path
 
 from unplugged_disk import why_not
 
+from ariane_record.counted import counted
 from ariane_servicekit.errors import ProcessFailed
 from ariane_testkit.closed_clusters import close_all_clusters
 from message_soak.clocks import why_no_jumps
@@ -80,7 +81,7 @@ def main() -> int:
     def say(words: str) -> None:
         print(f"{time.monotonic() - began:6.1f} s  {words}", file=sys.stderr, flush=True)
 
-    say(f"seed {seed}, {asked.minutes:g} minutes, everything in {folder}")
+    say(f"seed {seed}, {asked.minutes:g} min, everything in {folder}")
     try:
         report = asyncio.run(Soak(plan, say).run())
     except KeyboardInterrupt:
@@ -108,7 +109,7 @@ def text(report: Report) -> list[str]:
         f"consumers stood still for {report.late_s:.1f} s at most",
     ]
     lines += [
-        f"{group.group:18} {group.received:>9,} received, {group.repeated:,} repeats"
+        f"{group.group:18} {group.received:>9,} received, {counted(group.repeated, 'repeat')}"
         f" (at most {group.repeats_max:,})"
         for group in report.groups
     ]

@@ -96,7 +96,8 @@ class Findings:
                 examples = ", ".join(messages[:EXAMPLES_MAX])
                 yield f"{self.group}: {counted(len(messages), 'message')} {what}: {examples}"
         if self.repeated > self.repeats_max:
-            yield f"{self.group}: {self.repeated} repeats, at most {self.repeats_max} are allowed"
+            repeats = counted(self.repeated, "repeat")
+            yield f"{self.group}: {repeats}; at most {self.repeats_max} are allowed"
 
 
 class Ending(NamedTuple):

@@ -35,7 +35,7 @@ async def main(name_servers: str) -> None:
     )
     async with consumer:
         await consumer.wait_assigned()
-        print(f"{len(consumer.assignment)} queues are ours")
+        print(f"queues that are ours: {len(consumer.assignment)}")
         await consumer.run_until_stopped()
 
 

@@ -31,7 +31,7 @@ def check(printed, count):
     (ordered,) = re.findall(rf"ordered +([\d,.]+) in {count} orders", printed)
     (paid,) = re.findall(rf"paid +([\d,.]+) in {count} payments", printed)
     assert ordered == paid
-    forced = [int(times) for times in re.findall(r"(\d+) times: ", printed)]
+    forced = [int(times) for times in re.findall(r"(\d+) x ", printed)]
     assert len(forced) == 8
     assert min(forced) > 0
 

@@ -12,6 +12,7 @@ from itertools import repeat
 from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
+from ariane_record.counted import counted
 from ariane_record.errors import RecordError
 from ariane_record.layout import PropertyName, SystemFlag
 from ariane_record.single.message_id import encode_offset_message_id
@@ -273,7 +274,7 @@ class ReceivedMessage(MessageView):
     def __repr__(self) -> str:
         return (
             f"<ReceivedMessage {self.message_queue} at {self.queue_offset},"
-            f" {len(self.stored_body)} bytes, tag {self.tag!r}>"
+            f" {counted(len(self.stored_body), 'byte')}, tag {self.tag!r}>"
         )
 
 

@@ -85,7 +85,7 @@ async def test_a_change_asks_first_and_is_audited_with_the_browsers_address(brow
     first = await browser.post(
         "/topics/create", data={"csrf": await browser.token(), "topic": "adm-made", "queues": "2"}
     )
-    assert "Create topic adm-made with 2 queues on each broker?" in first.text
+    assert "Create topic adm-made? Queues on each broker: 2." in first.text
     assert (await browser.get("/topics/adm-made")).status_code == 404
     done = await browser.post("/topics/create", data=browser.hidden(first), follow_redirects=True)
     assert "Topic adm-made is there." in done.text

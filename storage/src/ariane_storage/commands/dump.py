@@ -12,6 +12,7 @@ import click
 from ariane_record import RecordFields, decode_record
 from ariane_record.checksums.checksum import crc32
 from ariane_record.control_characters import shown
+from ariane_record.counted import counted
 from ariane_record.errors import BodyDamaged
 from ariane_record.layout import Host
 from ariane_record.single.compression import original_body
@@ -168,7 +169,7 @@ def _of_queue(
         else:
             yield record
     if missing:
-        damage.append(f"{missing} entries of {topic}:{queue_id} lead to no valid record")
+        damage.append(f"{topic}:{queue_id}: no valid record for {counted(missing, 'place')} in it")
 
 
 def _of_key(store: ClosedStore, topic: str, key: str, damage: list[str]) -> Iterator[memoryview]:

@@ -79,7 +79,7 @@ async def _run(url: str, name_servers: str, count: int, seed: int) -> int:
             sums = await connection.run_sync(add_up)
     print(f"{count} orders in {perf_counter() - begin:.0f} s")
     for name in FORCED:
-        print(f"{troubles.counts[name]:8} times: {name}")
+        print(f"{troubles.counts[name]:8} x {name}")
     print(f"ordered {sums.ordered_cents / 100:15,.2f} in {sums.orders} orders")
     print(f"paid    {sums.shop_cents / 100:15,.2f} in {sums.entries} payments")
     print(f"all     {sums.all_cents / 100:15,.2f} on {CUSTOMERS + 1} accounts")

@@ -273,7 +273,7 @@ CHANGES: Final[Mapping[str, Change]] = {
     **LIMIT_CHANGES,
     **REPLICA_CHANGES,
     "/topics/create": Change(
-        "Create topic {topic} with {queues} queues on each broker?", _create_topic, _topic_page
+        "Create topic {topic}? Queues on each broker: {queues}.", _create_topic, _topic_page
     ),
     "/topics/update": Change(
         "Change topic {topic} on all its brokers? What is not listed here stays as it is.",

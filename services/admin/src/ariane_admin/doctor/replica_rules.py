@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from ariane_admin.asking.cluster_doors import PRIMARY_ID
+from ariane_admin.counted import counted
 from ariane_admin.doctor.cluster_facts import BrokerFacts, ClusterFacts
 from ariane_admin.doctor.findings import Finding, Severity
 
@@ -160,8 +161,8 @@ def replicas_behind(facts: ClusterFacts) -> Iterator[Finding]:
                 yield Finding(
                     Severity.WARNING,
                     _subject(broker),
-                    f"replica {replica.broker_id} is {replica.behind_bytes:,} bytes behind, and"
-                    f" has been incomplete for {behind_s:.0f} s",
+                    f"replica {replica.broker_id} is {counted(replica.behind_bytes, 'byte')}"
+                    f" behind, and has been incomplete for {behind_s:.0f} s",
                     "wait if it is copying an old log; otherwise check its disk, and the network"
                     " between both",
                 )

@@ -390,8 +390,8 @@ def queues_unread(topic: str, reads: int, writes: int, message_count: int) -> Se
         f"messages that groups have not consumed ({message_count}) are in queues from {reads} on,"
         " which would no longer be read"
         if message_count
-        else f"{writes} queues would be written and only {reads} read: messages in the others "
-        "would not be consumed"
+        else f"{counted(writes, 'queue')} would be written and only {reads} read: messages in the"
+        " others would not be consumed"
     )
     return ServiceError(
         ErrorReason.ERROR_REASON_QUEUES_UNREAD,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from ariane_record.counted import counted
 from ariane_record.errors import RecordCorrupted
 from ariane_record.layout import (
     HEADER_BYTES,
@@ -203,7 +204,7 @@ class MessageView:
     def __repr__(self) -> str:
         return (
             f"<MessageView {self.topic!r} queue {self.queue_id} at {self.queue_offset},"
-            f" {len(self.stored_body)} bytes>"
+            f" {counted(len(self.stored_body), 'byte')}>"
         )
 
 

@@ -69,14 +69,14 @@ class StandstillWatch:
 
     def _log_hold(self, queue: MessageQueue, hold: Hold, still_s: float) -> None:
         logger.warning(
-            "%s of group %s waits for %.0f s for message %d, which has failed %d times, and all"
+            "%s of group %s waits for %.0f s for message %d, which has failed %s, and all"
             " messages behind it wait (ariane group retry %s --ordered-attempts N gives up after"
             " N repetitions): %s",
             queue,
             self._group,
             still_s,
             hold.queue_offset,
-            hold.attempts,
+            counted(hold.attempts, "time"),
             self._group,
             hold.cause,
         )

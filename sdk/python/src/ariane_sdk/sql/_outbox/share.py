@@ -244,7 +244,7 @@ class PartitionShare:
         self._refusals.forget([refusal.row_id for refusal in refusals])
         for refusal in refusals:
             logger.warning(
-                "row %d of the outbox is parked after %d attempts: %s",
+                "row %d of the outbox is parked after attempt %d: %s",
                 refusal.row_id,
                 refusal.attempts,
                 refusal.error,

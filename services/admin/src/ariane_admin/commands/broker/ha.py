@@ -17,6 +17,7 @@ from ariane_admin.asking.cluster_doors import ClusterDoors
 from ariane_admin.asking.connection import run_async
 from ariane_admin.asking.options import question_options
 from ariane_admin.asking.replica_sets import Member, answering, members_of
+from ariane_admin.counted import counted
 from ariane_admin.errors import CommandFailed
 from ariane_admin.terminal.client_warnings import say_warning
 from ariane_admin.terminal.confirmation import confirm, dry_run_option, yes_option
@@ -217,7 +218,11 @@ def _write_dry_run(
             ExitStatus.REFUSED,
         )
     behind = row["behind_bytes"]
-    far = "how far it is behind is not known" if behind is None else f"{behind:,} bytes behind"
+    far = (
+        "how far it is behind is not known"
+        if behind is None
+        else f"{counted(behind, 'byte')} behind"
+    )
     synced = "in sync" if row["in_sync"] else "not in sync"
     attached = ", attached" if row["attached"] else ""
     output.done(
