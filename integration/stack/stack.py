@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, Self
 
@@ -19,6 +19,10 @@ from tools import images
 from tools.workspace import ROOT
 
 COMPOSE: Final = ROOT / "compose"
+CHART: Final = COMPOSE / "chart"
+MANIFEST_FILE: Final = COMPOSE / "kubernetes" / "ariane.yaml"
+"""What the chart makes of its values; ``test_helm.py`` sees that it does."""
+
 PROJECT: Final = "ariane-trial"
 NETWORK: Final = f"{PROJECT}_cluster"
 GATEWAY: Final = "10.77.0.1"
@@ -39,6 +43,17 @@ def check_manifests(manifests: Iterable[dict[str, Any]]) -> None:
     for each in manifests:
         # Strict: a field that Kubernetes would pass over in silence is an error.
         kubernetes_validate.validate(each, KUBERNETES, strict=True)
+
+
+def containers_of(manifests: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The containers of all pods, none of which is root's."""
+    pods = [
+        each["spec"]["template"]["spec"] for each in manifests if "template" in each.get("spec", {})
+    ]
+    assert len(pods) > 3
+    for pod in pods:
+        assert pod["securityContext"]["runAsNonRoot"]
+    return [container for pod in pods for container in pod["containers"]]
 
 
 def missing() -> str:

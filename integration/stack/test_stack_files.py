@@ -14,14 +14,13 @@ import kubernetes_validate
 import make_secrets
 import pytest
 import yaml
-from stack import check_manifests, filled
+from stack import COMPOSE, MANIFEST_FILE, check_manifests, containers_of, filled
 
 from ariane_servicekit.configuration.settings_sources import environment_name
 from tools import images
 from tools.reference.settings_page import SERVICES
 from tools.workspace import ROOT
 
-COMPOSE = ROOT / "compose"
 STACKS = {
     name: yaml.safe_load((COMPOSE / name).read_text())
     for name in ("compose.yaml", "compose.dev.yaml")
@@ -29,8 +28,7 @@ STACKS = {
 FILLED = {name: yaml.safe_load(filled((COMPOSE / name).read_text(), {})) for name in STACKS}
 """The same with the defaults of their variables."""
 
-MANIFESTS = list(yaml.safe_load_all((COMPOSE / "kubernetes" / "ariane.yaml").read_text()))
-"""What the chart makes; ``test_chart.py`` sees that it does."""
+MANIFESTS = list(yaml.safe_load_all(MANIFEST_FILE.read_text()))
 
 VARIABLES = {
     environment_name(settings, field) for _, settings in SERVICES for field in settings.model_fields
@@ -50,13 +48,7 @@ def ours(stack: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def containers() -> list[dict[str, Any]]:
-    pods = [
-        each["spec"]["template"]["spec"] for each in MANIFESTS if "template" in each.get("spec", {})
-    ]
-    assert len(pods) > 3
-    for pod in pods:
-        assert pod["securityContext"]["runAsNonRoot"]
-    return [container for pod in pods for container in pod["containers"]]
+    return containers_of(MANIFESTS)
 
 
 def test_every_image_has_a_target_and_is_built_by_the_verb():
@@ -166,7 +158,7 @@ def test_every_service_is_closed_and_shows_a_certificate_that_was_made_for_it():
         servers = told.get("ARIANE_NAME_SERVERS", "namesrv-0.namesrv.ariane.svc:9876")
         names = {each.rpartition(":")[0] for each in servers.split(",")}
         assert names <= set(make_secrets.pods()["namesrv"][1])
-    text = (COMPOSE / "kubernetes" / "ariane.yaml").read_text()
+    text = MANIFEST_FILE.read_text()
     mounted = set(re.findall(r"secretName: tls-([a-z0-9-]+)", text))
     assert mounted == {*make_secrets.pods(), "user-root"}
 
@@ -455,10 +447,15 @@ def test_every_port_of_a_pod_is_let_in_and_every_pair_is_spread_and_has_a_budget
     for each in MANIFESTS:
         of_kind.setdefault(each.get("kind", ""), []).append(each)
     named = {each["metadata"]["name"]: each["spec"] for each in of_kind["NetworkPolicy"]}
-    assert named["nothing-else"] == {"podSelector": {}, "policyTypes": ["Ingress"]}
     budgets = {
         each["spec"]["selector"]["matchLabels"]["app"] for each in of_kind["PodDisruptionBudget"]
     }
+    # None selects all pods of the namespace: it would cut off a PostgreSQL beside them.
+    [scraped] = named.pop("metrics")["podSelector"]["matchExpressions"]
+    for app, policy in named.items():
+        assert policy["podSelector"] == {"matchLabels": {"app": app}}
+        assert policy["policyTypes"] == ["Ingress"]
+    assert scraped == {"key": "app", "operator": "In", "values": sorted(named)}
     for workload in (*of_kind["StatefulSet"], *of_kind["Deployment"]):
         app = workload["spec"]["selector"]["matchLabels"]["app"]
         pod = workload["spec"]["template"]["spec"]
