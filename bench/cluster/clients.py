@@ -1,9 +1,10 @@
-"""How fast Go, Java and TypeScript send single messages, some in flight, beside Python.
+"""How fast Go, Java and TypeScript send, receive and acknowledge, beside Python.
 
     .venv/bin/python -m bench.cluster.clients [--pairs 5] [--only go] [--keep]
 
-Each language and Python in turn send a message of 100 bytes again and again to one broker, by the
-programs of ``integration/clients``. Clients and broker share the machine.
+Each language and Python in turn send a message of 100 bytes again and again to one broker, single
+or in batches, or receive such messages, by the programs of ``integration/clients``. Clients and
+broker share the machine.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ import argparse
 import base64
 import sys
 import tempfile
+from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from os import getloadavg
 from pathlib import Path
 from typing import Any, Final
@@ -27,6 +30,10 @@ from languages import COMMANDS, Worker, build, missing
 
 COUNTS: Final = {1: 2_000, 64: 60_000, 1024: 120_000}
 """Messages of one run, by how many are in flight: seconds, not minutes."""
+BATCH: Final = 32
+"""Messages of a call, also of one that receives."""
+BATCHED: Final = 128_000
+DRAINED: Final = 32_000
 GOALS: Final = {"go": 1.0, "java": 0.5, "typescript": 0.5}
 MESSAGE: Final[dict[str, Any]] = {
     **dict.fromkeys(("tag", "group", "id"), ""),
@@ -37,35 +44,50 @@ MESSAGE: Final[dict[str, Any]] = {
 }
 
 
-def rows_of(language: str, ours: Worker, python: Worker, pairs: int) -> list[Row]:
-    """One language beside Python, a row for each number in flight."""
-    rows = []
-    for in_flight, count in COUNTS.items():
+def pump(worker: Worker, count: int, in_flight: int, batch: int = 1) -> float:
+    """Send; return microseconds a message."""
+    seconds: float = worker.ask(
+        "pump", messages=[MESSAGE], count=count, in_flight=in_flight, batch=batch
+    )
+    return seconds / count * 1e6
 
-        def pump(worker: Worker, in_flight: int = in_flight, count: int = count) -> float:
-            seconds: float = worker.ask(
-                "pump", messages=[MESSAGE], count=count, in_flight=in_flight
-            )
-            return seconds / count * 1e6
 
-        measured = [(pump(ours), pump(python)) for _ in range(pairs + 1)][1:]
-        found = pairs_of(measured)
-        rows.append(
-            Row(
-                f"{language}, {in_flight:,} in flight",
-                found.seconds,
-                "us/message",
-                "Python",
-                found.limit_seconds,
-                found.ratio,
-                found.ratio_min,
-                found.ratio_max,
-                pairs,
-                goal=GOALS[language] if in_flight == 64 else None,
-                extra={"load": getloadavg()[0]},
-            )
-        )
-    return rows
+def drain(worker: Worker, filler: Worker, admin: ClusterClient) -> float:
+    """Receive what is sent first, and acknowledge it; return microseconds a message."""
+    admin.reset_offsets(worker.language, MESSAGE["topic"], "latest")
+    pump(filler, DRAINED, 4, BATCH)
+    words = {"group": worker.language, "topic": MESSAGE["topic"], "max": BATCH}
+    seconds: float = worker.ask("drain", count=DRAINED, **words)
+    return seconds / DRAINED * 1e6
+
+
+def works_of(python: Worker, admin: ClusterClient) -> dict[str, Callable[[Worker], float]]:
+    """What each language does, by the name of its row."""
+    works: dict[str, Callable[[Worker], float]] = {
+        f"{in_flight:,} in flight": partial(pump, count=count, in_flight=in_flight)
+        for in_flight, count in COUNTS.items()
+    }
+    works[f"batches of {BATCH}"] = partial(pump, count=BATCHED, in_flight=4, batch=BATCH)
+    works["receive and acknowledge"] = partial(drain, filler=python, admin=admin)
+    return works
+
+
+def row_of(language: str, name: str, pairs: list[tuple[float, float]]) -> Row:
+    """One language beside Python in one work."""
+    found = pairs_of(pairs)
+    return Row(
+        f"{language}, {name}",
+        found.seconds,
+        "us/message",
+        "Python",
+        found.limit_seconds,
+        found.ratio,
+        found.ratio_min,
+        found.ratio_max,
+        len(pairs),
+        goal=GOALS[language] if name == "64 in flight" else None,
+        extra={"load": getloadavg()[0]},
+    )
 
 
 def measure(languages: list[str], pairs: int) -> list[Row]:
@@ -74,8 +96,8 @@ def measure(languages: list[str], pairs: int) -> list[Row]:
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         cluster = stack.enter_context(LocalCluster(Path(folder)))
-        with ClusterClient(cluster.name_servers.split(",")) as admin:
-            admin.create_topic(MESSAGE["topic"], queue_count=4)
+        admin = stack.enter_context(ClusterClient(cluster.name_servers.split(",")))
+        admin.create_topic(MESSAGE["topic"], queue_count=4)
 
         def started(language: str) -> Worker:
             build(language)
@@ -87,8 +109,11 @@ def measure(languages: list[str], pairs: int) -> list[Row]:
         for language in languages:
             if lacks := missing(language):
                 print(f"{language} is left out: {lacks} is not on this machine")
-            else:
-                rows += rows_of(language, started(language), python, pairs)
+                continue
+            ours = started(language)
+            for name, work in works_of(python, admin).items():
+                measured = [(work(ours), work(python)) for _ in range(pairs + 1)][1:]
+                rows.append(row_of(language, name, measured))
     return rows
 
 

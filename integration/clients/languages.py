@@ -79,6 +79,7 @@ NOTHING: Final[dict[str, Any]] = {
     "numbers": [],
     "answer": "unknown",
     "count": 1,
+    "batch": 1,
     "in_flight": 1,
 }
 """What a command says where a step says nothing."""

@@ -25,6 +25,7 @@ from ariane_sdk import (
     TransactionOutcome,
 )
 from ariane_sdk import Producer as AsyncProducer
+from ariane_sdk import ReceiveConsumer as AsyncReceiveConsumer
 from ariane_sdk.sync import Producer, ReceiveConsumer
 
 CALLS_MAX = 128
@@ -88,16 +89,36 @@ class Worker:
 
     async def pump(self, asked: dict[str, Any]) -> float:
         message = sent(asked["messages"][0])
-        numbers = iter(range(asked["count"]))
+        batch = [message] * asked["batch"]
+        numbers = iter(range(0, asked["count"], asked["batch"]))
         compression = settings(asked["compression"])
         async with AsyncProducer(self.name_servers, settings=compression) as producer:
 
             async def send() -> None:
                 for _ in numbers:
-                    await producer.send(message)
+                    if len(batch) > 1:
+                        await producer.send_batch(batch)
+                    else:
+                        await producer.send(message)
 
             began_s = time.perf_counter()
             await asyncio.gather(*(send() for _ in range(asked["in_flight"])))
+            return time.perf_counter() - began_s
+
+    def do_drain(self, asked: dict[str, Any]) -> float:
+        return asyncio.run(self.drain(asked))
+
+    async def drain(self, asked: dict[str, Any]) -> float:
+        consumer = AsyncReceiveConsumer(
+            self.name_servers, group=asked["group"], subscriptions={asked["topic"]: "*"}
+        )
+        async with consumer:
+            left = asked["count"]
+            began_s = time.perf_counter()
+            while left > 0:
+                messages = await consumer.receive_batch(asked["max"])
+                await consumer.ack(*messages)
+                left -= len(messages)
             return time.perf_counter() - began_s
 
     def do_recall(self, asked: dict[str, Any]) -> Any:

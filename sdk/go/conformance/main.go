@@ -66,6 +66,7 @@ type command struct {
 	Numbers     []int             `json:"numbers"`
 	Answer      string            `json:"answer"`
 	Count       int64             `json:"count"`
+	Batch       int64             `json:"batch"`
 	InFlight    int               `json:"in_flight"`
 }
 
@@ -158,6 +159,8 @@ func (w *worker) do(ctx context.Context, asked command) (any, error) {
 		return w.send(ctx, asked)
 	case "pump":
 		return w.pump(ctx, asked)
+	case "drain":
+		return w.drain(ctx, asked)
 	case "recall":
 		producer, err := w.connect("")
 		if err != nil {
@@ -264,21 +267,26 @@ func (w *worker) send(ctx context.Context, asked command) (any, error) {
 	return told, nil
 }
 
-// pump sends one message again and again, some at a time, and tells the seconds.
+// pump sends one message again and again, some calls at a time, and tells the seconds.
 func (w *worker) pump(ctx context.Context, asked command) (any, error) {
 	sender, err := w.connect(asked.Compression)
 	if err != nil {
 		return nil, err
 	}
 	each := sent(asked.Messages[0])
+	batch := slices.Repeat([]ariane.Message{each}, int(asked.Batch))
 	var begun atomic.Int64
 	failures := make(chan error, asked.InFlight)
 	began := time.Now()
 	for range asked.InFlight {
 		go func() {
 			var err error
-			for err == nil && begun.Add(1) <= asked.Count {
-				_, err = sender.Send(ctx, each)
+			for err == nil && begun.Add(asked.Batch) <= asked.Count {
+				if asked.Batch > 1 {
+					_, err = sender.SendBatch(ctx, batch)
+				} else {
+					_, err = sender.Send(ctx, each)
+				}
 			}
 			failures <- err
 		}()
@@ -287,6 +295,26 @@ func (w *worker) pump(ctx context.Context, asked command) (any, error) {
 		err = errors.Join(err, <-failures)
 	}
 	return time.Since(began).Seconds(), err
+}
+
+// drain receives and acknowledges until it has had so many messages, and tells the seconds.
+func (w *worker) drain(ctx context.Context, asked command) (any, error) {
+	consumer, err := w.consumer(asked)
+	if err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	for left := asked.Count; left > 0; {
+		deliveries, err := consumer.Receive(ctx, callTimeout)
+		if err != nil {
+			return nil, err
+		}
+		if err := consumer.Ack(ctx, deliveries...); err != nil {
+			return nil, err
+		}
+		left -= int64(len(deliveries))
+	}
+	return time.Since(began).Seconds(), nil
 }
 
 func (w *worker) consumer(asked command) (*ariane.Consumer, error) {

@@ -39,6 +39,7 @@ interface Command {
   numbers: number[];
   answer: Outcome;
   count: number;
+  batch: number;
   in_flight: number;
 }
 
@@ -108,15 +109,29 @@ async function send(asked: Command): Promise<unknown> {
   });
 }
 
-/** Send one message again and again, some at a time; resolves to the seconds. */
+/** Send one message again and again, some calls at a time; resolves to the seconds. */
 async function pump(asked: Command): Promise<number> {
   const sender = senderOf(asked.compression);
   const message = sent(asked.messages[0]!);
+  const batch = Array.from({ length: asked.batch }, () => message);
+  const call = () => (asked.batch > 1 ? sender.sendBatch(batch) : sender.send(message));
   let begun = 0;
   const began = performance.now();
   await Promise.all(Array.from({ length: asked.in_flight }, async () => {
-    while (begun++ < asked.count) await sender.send(message);
+    while ((begun += asked.batch) <= asked.count) await call();
   }));
+  return (performance.now() - began) / 1000;
+}
+
+/** Receive and acknowledge until so many messages have come; resolves to the seconds. */
+async function drain(asked: Command): Promise<number> {
+  const consumer = consumerOf(asked);
+  const began = performance.now();
+  for (let left = asked.count; left > 0;) {
+    const some = await consumer.receive(10_000);
+    await consumer.ack(some);
+    left -= some.length;
+  }
   return (performance.now() - began) / 1000;
 }
 
@@ -195,6 +210,8 @@ async function perform(asked: Command): Promise<unknown> {
       return send(asked);
     case "pump":
       return pump(asked);
+    case "drain":
+      return drain(asked);
     case "recall":
       return senderOf("").recall(receipts[number]!);
     case "receive":

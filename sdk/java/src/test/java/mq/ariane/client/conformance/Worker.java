@@ -81,6 +81,7 @@ public final class Worker {
         List<Integer> numbers;
         String answer;
         long count;
+        int batch;
         int in_flight;
     }
 
@@ -157,6 +158,8 @@ public final class Worker {
                 return send(asked);
             case "pump":
                 return pump(asked);
+            case "drain":
+                return drain(asked);
             case "recall":
                 return sender("").recall(receipts.get(number));
             case "receive":
@@ -242,18 +245,41 @@ public final class Worker {
         return told;
     }
 
-    /** Sends one message again and again, some at a time; returns the seconds. */
+    /** Sends one message again and again, some calls at a time; returns the seconds. */
     private double pump(Command asked) {
         Producer sender = sender(asked.compression);
         Message message = sent(asked.messages.get(0));
         AtomicLong begun = new AtomicLong();
         long began = System.nanoTime();
         List<CompletableFuture<Void>> lines = new ArrayList<>();
-        for (int line = 0; line < asked.in_flight; line++) {
-            lines.add(new CompletableFuture<>());
-            pumpLine(() -> begun.getAndIncrement() < asked.count ? sender.sendAsync(message) : null, lines.get(line));
+        if (asked.batch > 1) {
+            List<Message> batch = Collections.nCopies(asked.batch, message);
+            for (int line = 0; line < asked.in_flight; line++) {
+                lines.add(CompletableFuture.runAsync(() -> {
+                    while (begun.addAndGet(asked.batch) <= asked.count) {
+                        sender.sendBatch(batch);
+                    }
+                }, task -> new Thread(task).start()));
+            }
+        } else {
+            for (int line = 0; line < asked.in_flight; line++) {
+                lines.add(new CompletableFuture<>());
+                pumpLine(() -> begun.getAndIncrement() < asked.count ? sender.sendAsync(message) : null, lines.get(line));
+            }
         }
         lines.forEach(CompletableFuture::join);
+        return (System.nanoTime() - began) / 1e9;
+    }
+
+    /** Receives and acknowledges until so many messages have come; returns the seconds. */
+    private double drain(Command asked) throws InterruptedException {
+        Consumer consumer = consumer(asked);
+        long began = System.nanoTime();
+        for (long left = asked.count; left > 0;) {
+            List<Delivery> some = consumer.receive(Duration.ofSeconds(10));
+            consumer.ack(some);
+            left -= some.size();
+        }
         return (System.nanoTime() - began) / 1e9;
     }
 
