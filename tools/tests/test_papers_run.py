@@ -84,7 +84,15 @@ def test_programs_for_beginners_run_as_they_stand(cluster, tmp_path, monkeypatch
         "stored, as safe as memory\nbooked 42 euros card\n",
         "booked a teapot\n",
         "visible\n",
+        "rejected\n",
     ]
+    [trouble] = [block for block in BEGINNING.blocks("sh") if "dead-letter" in block]
+    environment = ENVIRONMENT | {"ARIANE_NAME_SERVERS": cluster.name_servers}
+    words = ("bash", "-euo", "pipefail", "-c", trouble)
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "no such account" in done.stdout
+    assert "1 dead letter" in done.stdout
 
 
 def free_ports() -> dict[int, int]:
