@@ -159,7 +159,7 @@ def quota_exceeded(
     in_time = " a second" if figure in RATES else ""
     return ServiceError(
         ErrorReason.ERROR_REASON_QUOTA_EXCEEDED,
-        f"{words[1]} {name} has used up its quota of {limit} {words[0]}{in_time} here",
+        f"{words[1]} {name} has used up its quota of {words[0]}, {limit}{in_time}, here",
         {"figure": words[0], "subject": words[1], "name": name, "limit": limit},
         retry_after_ms=None if wait_s is None else max(1, int(wait_s * 1000)),
     )

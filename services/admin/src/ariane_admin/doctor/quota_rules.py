@@ -28,8 +28,8 @@ def _finding(broker_name: str, use: QuotaUse) -> Finding:
     return Finding(
         Severity.WARNING if refused else Severity.NOTE,
         f"{subject} {quota.name or '*'}",
-        f"it is at its quota of {quota.limit} {figure}{in_time} at broker {broker_name}, which has"
-        f" refused {counted(refused, 'time')} and held answers back for"
+        f"it is at its quota of {figure}, {quota.limit}{in_time}, at broker {broker_name}, which"
+        f" has refused {counted(refused, 'time')} and held answers back for"
         f" {use.waited_duration.ToMilliseconds() / 1000:.1f} s since it began",
         f"see ariane quota show {subject} NAME; raise it by ariane quota set, or have less done",
     )
