@@ -217,7 +217,7 @@ MISTAKES: Final = (
         "failures-forgotten",
         "what a listener fails on counts as done",
         _SDK + "consumer/delivery/queue_work.py",
-        "return await self._try_again(left, error, tries)",
+        "return await self._try_again(delivery, left, error, tries)",
         "return True",
     ),
     Planted(

@@ -12,6 +12,7 @@ from ariane_sdk.client.caution import Caution
 from ariane_sdk.consumer.delivery.delivery_gate import DeliveryGate
 from ariane_sdk.consumer.delivery.hand_out import DeliveryCare
 from ariane_sdk.consumer.delivery.holding import Holding
+from ariane_sdk.consumer.delivery.passing_over import PassingOver
 from ariane_sdk.consumer.delivery.queue_work import RUN_MESSAGES, ListenerParts, QueueWork
 
 QUEUE = MessageQueue("orders", "broker-a", 0)
@@ -49,7 +50,7 @@ async def until(condition):
             await asyncio.sleep(0.001)
 
 
-def work_of(listener, *, batch_size=1, care=None, count=100, **settings):
+def work_of(listener, *, batch_size=1, care=None, returns=None, count=100, **settings):
     work = QueueWork(
         QUEUE,
         0,
@@ -60,6 +61,7 @@ def work_of(listener, *, batch_size=1, care=None, count=100, **settings):
             holding=Holding("g"),
         ),
         on_room=lambda: None,
+        returns=returns,
         **({} if care is None else {"care": care}),
     )
     work.window.put([Placed(place) for place in range(count)], count)
@@ -139,3 +141,30 @@ async def test_messages_that_are_announced_before_are_delivered_call_by_call():
     listener.goes_on.set()
     assert await work.release(10) == 10
     assert told[:3] == [(0, 1), (1, 2), (2, 3)]
+
+
+@pytest.mark.parametrize("in_work", [0, 3, 9])
+async def test_what_is_done_one_by_one_does_not_come_again(in_work):
+    calls = []
+    at_work = asyncio.Event()
+
+    async def listen(messages):
+        calls.append([message.queue_offset for message in messages])
+        if len(messages) > 1:
+            raise ValueError("one of these")
+        if calls[-1] == [in_work]:
+            at_work.set()
+            await asyncio.Event().wait()
+
+    work = work_of(
+        listen,
+        batch_size=10,
+        count=10,
+        returns=PassingOver(0),
+        redelivery_delay_s_min=0.001,
+    )
+    await asyncio.wait_for(at_work.wait(), 60)
+    # Twice together, then singly.
+    assert calls[2:] == [[place] for place in range(in_work + 1)]
+    assert work.done_offset == in_work
+    assert await work.release(0.01) == in_work

@@ -77,9 +77,9 @@ class QueueWork:
 
     Messages that cannot be sent back are delivered again from here, after a delay that grows. A
     broadcasting consumer, which sends none back, passes over them after some attempts, of which two
-    are of the whole batch. With
-    one batch at a time, the messages behind them wait. With several, the others go on until the
-    distance from the first unfinished message to the last reaches ``queue_span_max``.
+    are of the whole batch. With one batch at a time, the messages behind them wait. With several,
+    the others go on until the distance from the first unfinished message to the last reaches
+    ``queue_span_max``.
     """
 
     _takes_runs = True
@@ -255,7 +255,7 @@ class QueueWork:
         """Deliver a batch until the listener has finished it; False if the queue was given up."""
         if self._comes_back:
             restore_topics(delivery.messages)
-        return await self._listen_until_done(delivery.messages)
+        return await self._listen_until_done(delivery, delivery.messages)
 
     async def _deliver_run(self, delivery: Delivery) -> bool:
         """As ``_deliver_until_done``, in several calls of the listener.
@@ -275,21 +275,27 @@ class QueueWork:
             try:
                 await give(batch)
             except Exception as error:  # noqa: BLE001 - any error of a listener means "not done".
-                if not await self._try_again(batch, error):
+                if not await self._try_again(delivery, batch, error):
                     return False
         return True
 
-    async def _listen_until_done(self, left: Sequence[ReceivedMessage], tries: int = 0) -> bool:
+    async def _listen_until_done(
+        self, delivery: Delivery, left: Sequence[ReceivedMessage], tries: int = 0
+    ) -> bool:
         try:
-            await self._give(left)
+            await self._give(delivery, left)
         except GivenUpError:
             return False
         except Exception as error:  # noqa: BLE001 - any error of a listener means "not done".
-            return await self._try_again(left, error, tries)
+            return await self._try_again(delivery, left, error, tries)
         return True
 
     async def _try_again(
-        self, left: Sequence[ReceivedMessage], error: Exception, tries: int = 0
+        self,
+        delivery: Delivery,
+        left: Sequence[ReceivedMessage],
+        error: Exception,
+        tries: int = 0,
     ) -> bool:
         """Send back or deliver again messages that the listener has failed on, until none is left.
 
@@ -308,7 +314,7 @@ class QueueWork:
                 self._failures.log(self.queue, left, failed.messages, error)
                 named = failed.named or failed.rejected
                 if len(left) > 1 and not named and self._goes_on_singly(tries):
-                    return await self._listen_one_by_one(left, tries)
+                    return await self._listen_one_by_one(delivery, left, tries)
                 left = await self._send_back(failed, tries)
                 if not left:
                     break
@@ -318,7 +324,7 @@ class QueueWork:
                 tries += 1
                 count_attempt(left)
             try:
-                await self._give(left)
+                await self._give(delivery, left)
             except GivenUpError:
                 return False
             except Exception as again:  # noqa: BLE001 - as the first time.
@@ -331,10 +337,12 @@ class QueueWork:
         """Whether messages come alone from now on: the one at fault may be given up in the end."""
         return self._comes_back or (self._passing_over is not None and tries > 0)
 
-    async def _listen_one_by_one(self, messages: Sequence[ReceivedMessage], tries: int) -> bool:
+    async def _listen_one_by_one(
+        self, delivery: Delivery, messages: Sequence[ReceivedMessage], tries: int
+    ) -> bool:
         """Deliver messages singly, so that one that always fails does not take others along."""
         for message in messages:
-            if self.released or not await self._listen_until_done([message], tries):
+            if self.released or not await self._listen_until_done(delivery, [message], tries):
                 return False
         return True
 
@@ -354,16 +362,19 @@ class QueueWork:
             reason=REJECTED if failed.rejected else None,
         )
 
-    async def _give(self, messages: Sequence[ReceivedMessage]) -> None:
-        """Give messages to the listener once nothing holds the queue.
+    async def _give(self, delivery: Delivery, left: Sequence[ReceivedMessage]) -> None:
+        """Give what is left of a delivery to the listener once nothing holds the queue.
+
+        What is before is done, and does not come again after a restart.
 
         Raises:
             GivenUpError: The listener did not get them.
             Exception: What the listener raised.
         """
+        delivery.finish_before(left[0])
         if not await self._wait_free():
             raise GivenUpError
-        await self.hand_out.give(messages)
+        await self.hand_out.give(left)
 
     async def _wait_free(self) -> bool:
         """Wait until nothing holds the queue; False if it was given up."""

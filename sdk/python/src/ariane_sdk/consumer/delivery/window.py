@@ -13,10 +13,12 @@ offset, so that messages that a filter left out are not looked at again.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, islice
+from operator import attrgetter
 from typing import Final
 
 from ariane_sdk.message import ReceivedMessage
@@ -45,6 +47,12 @@ class Delivery:
         """Queue offset of the first unfinished message."""
         done_count = self.done_count
         return self.messages[done_count].queue_offset if done_count else self.begin_offset
+
+    def finish_before(self, message: ReceivedMessage) -> None:
+        """Note that all messages before one of these are finished."""
+        self.done_count = bisect_left(
+            self.messages, message.queue_offset, key=attrgetter("queue_offset")
+        )
 
 
 class _Chunk:
