@@ -17,8 +17,9 @@ import asyncio
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Final, Protocol
+from typing import Final
 
+from ariane_broker.log.telling import Watcher, tell
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.turn_budget import TurnBudget
 from ariane_storage.disk.cold import IN_MEMORY, BytesCold
@@ -35,14 +36,6 @@ LOOKED_AT_MAX: Final = 1024
 
 LOOKED_AT_BYTES_MAX: Final = 1 << 20
 """Bytes of records of one look, about."""
-
-
-class Watcher(Protocol):
-    """What waits for messages in queues."""
-
-    def notify(self, queue: QueueKey) -> None:
-        """Messages arrived that matter."""
-        ...
 
 
 @dataclass(slots=True)
@@ -159,8 +152,7 @@ class FilteredWatches:
             one.passes_nothing_before(read.next_queue_offset)
             return read.next_queue_offset >= read.max_queue_offset
         one.seen_to = self._end(queue)
-        for watch in one.watches:
-            watch.notify(queue)
+        tell(tuple(one.watches), queue)
         return True
 
     def _end(self, queue: QueueKey) -> int:

@@ -13,7 +13,7 @@ passes (see ``filtered_watches``). A wait also ends when its hold time is over, 
 is interrupted, when the broker stops, and with the call that it belongs to.
 
 Who watches thousands of queues begins with some in each turn of the loop (``watch_also``), and his
-watch ends in as many turns.
+watch ends in as many turns. Where thousands watch a queue, they are told in as many (``telling``).
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from ariane_broker.errors.public_errors import held_pulls_exhausted
 from ariane_broker.interest import Interest
 from ariane_broker.log.filtered_watches import FilteredWatches
+from ariane_broker.log.telling import tell
 from ariane_broker.queue_key import QueueKey
 from ariane_storage.store import Store
 
@@ -84,10 +85,7 @@ class Watch:
 
 
 class HeldRequests:
-    """The watches of all requests, by queue, and the requests that wait now.
-
-    All that watch a queue are woken in one turn, a microsecond each: no more than may wait.
-    """
+    """The watches of all requests, by queue, and the requests that wait now."""
 
     def __init__(self, filtered: FilteredWatches, *, count_max: int) -> None:
         self.filtered = filtered
@@ -138,6 +136,7 @@ class HeldRequests:
 
     def forget(self, watch: Watch) -> None:
         """End a watch, of many queues by and by."""
+        watch.end()  # It may yet be told of what has arrived.
         self._forget(watch, tuple(watch.queues))
 
     def _forget(self, watch: Watch, queues: Sequence[QueueKey]) -> None:
@@ -155,7 +154,6 @@ class HeldRequests:
                 self.filtered.remove(queue, wanted, watch)
         left = queues[FORGOTTEN_MAX:]
         if left:
-            watch.end()
             asyncio.get_running_loop().call_soon(self._forget, watch, left)
 
     async def wait(self, watch: Watch, seconds: float) -> bool:
@@ -196,8 +194,7 @@ class HeldRequests:
     def wake(self, queue: QueueKey) -> None:
         """Notify all watches on a queue: there may be something for them."""
         self._notify(queue, None)
-        for watch in dict.fromkeys(self.filtered.watches(queue)):
-            watch.notify(queue)
+        tell(tuple(dict.fromkeys(self.filtered.watches(queue))), queue)
 
     def arrived(self, queue: QueueKey, tag_codes: Collection[int] | None = None) -> None:
         """Notify the watches on a queue for which it matters that messages arrived in it.
@@ -211,13 +208,14 @@ class HeldRequests:
             self.filtered.arrived(queue)
 
     def _notify(self, queue: QueueKey, tag_codes: Collection[int] | None) -> None:
-        for watch in self._watches.get(queue, ()):
-            watch.notify(queue)
+        watches = self._watches.get(queue)
+        if watches:
+            tell(tuple(watches), queue)
         tagged = self._tagged.get(queue)
         if tagged:
             codes = tagged if tag_codes is None else tagged.keys() & set(tag_codes)
-            for watch in dict.fromkeys(chain.from_iterable(tagged[code] for code in codes)):
-                watch.notify(queue)
+            wanted = dict.fromkeys(chain.from_iterable(tagged[code] for code in codes))
+            tell(tuple(wanted), queue)
 
     def wake_all(self, queues: Iterable[QueueKey]) -> None:
         """Notify all watches on some queues."""
