@@ -2,6 +2,7 @@ import asyncio
 
 import pytest
 
+from ariane_broker.clients import absent_members
 from ariane_broker.clients.attached_client import Hello
 from ariane_broker.clients.client_table import ClientTable
 from ariane_broker.clients.membership import Membership
@@ -83,6 +84,21 @@ def test_a_named_member_that_is_away_for_a_moment_is_no_change(table, clock):
     first.outbox._notices.clear()
     named(table, "b", 20.0)
     assert (waiting(first), table.absent("g")) == ([MembershipChanged("g")], [])
+
+
+def test_members_that_never_come_back_hold_no_more_than_so_many_places(table, monkeypatch):
+    monkeypatch.setattr(absent_members, "ABSENT_MAX", 3)
+    stays = named(table, "a")
+    for name in "bcd":
+        table.detach(named(table, name))
+    stays.outbox._notices.clear()
+    table.detach(named(table, "b"))  # Again: now it left last.
+    assert waiting(stays) == []
+    leaves = named(table, "e")
+    stays.outbox._notices.clear()
+    table.detach(leaves)
+    assert [each.client_id for each in table.absent("g")] == ["d", "b", "e"]
+    assert waiting(stays) == [MembershipChanged("g")]
 
 
 def test_a_conflict_changes_nothing(table):

@@ -314,7 +314,8 @@ class Membership(_message.Message):
     @_builtins.property
     def keep(self) -> _duration_pb2.Duration:
         """How long the member's place is kept when it goes: the others do not share its queues before,
-        because it is expected back under its client id. Absent: not at all; at most 1 h.
+        because it is expected back under its client id. Absent: not at all; at most 1 h. If more than
+        256 members of a group are away, the one that left first is not waited for.
         """
 
     def __init__(

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Final
 
 from ariane_broker.clients.membership import Membership
+
+ABSENT_MAX: Final = 256
+"""So many members of a group may be away at a time: under names that never come back, such as those
+that a pod gets anew at each start, each holds queues for as long as it said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +36,24 @@ class AbsentMembers:
         self._groups: dict[str, dict[str, AbsentMember]] = {}
 
     def keep(self, client_id: str, address: str, membership: Membership) -> bool:
-        """Keep the place of a member that has left; returns whether it wants that."""
+        """Keep the place of a member that has left, if it wants that.
+
+        If too many of its group are away then, the place of the one that left first is given up.
+
+        Returns:
+            Whether the group is as it was.
+        """
         if not membership.keep_seconds:
             return False
         until = self._monotonic() + membership.keep_seconds
         absent = AbsentMember(client_id, address, membership, until)
-        self._groups.setdefault(membership.consumer_group, {})[client_id] = absent
-        return True
+        members = self._groups.setdefault(membership.consumer_group, {})
+        members.pop(client_id, None)
+        members[client_id] = absent
+        if len(members) <= ABSENT_MAX:
+            return True
+        del members[next(iter(members))]
+        return False
 
     def take_back(self, client_id: str, membership: Membership) -> bool:
         """End the absence of a member; returns whether it is back as it was."""
