@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import subprocess
@@ -69,6 +70,25 @@ async def test_frames_are_traced_by_one_setting(serving, caplog, traced):
         assert any("-> HEADERS stream=1 flags=0x04" in line for line in lines)
         assert any("<- HEADERS stream=1 flags=0x05" in line for line in lines)
         assert sum("-> DATA" in line for line in lines) >= 2
+
+
+async def test_a_large_request_leaves_before_the_next_one_is_made(serving, caplog):
+    caplog.set_level(logging.DEBUG, "ariane_wire.frames")
+    async with (
+        serving({"Echo": ("unary_unary", echo)}) as address,
+        ariane_wire.insecure_channel(address, ChannelOptions(trace_frames=True)) as channel,
+    ):
+        call = channel.unary_unary("/test.Echo/Echo")
+        await call(b"")
+        left = []
+        for octets in (10, 4096):
+            # After a turn of several calls, those of the next one leave together if they are small.
+            await asyncio.gather(*(call(b"") for _ in range(4)))
+            caplog.clear()
+            calls = [call(b"x" * octets) for _ in range(2)]
+            left.append(sum("-> DATA" in line for line in caplog.messages))
+            await asyncio.gather(*calls)
+    assert left == [0, 2]
 
 
 def test_frames_of_a_process_are_traced_by_its_environment():

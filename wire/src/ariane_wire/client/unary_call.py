@@ -122,4 +122,4 @@ class UnaryUnaryCall(UnaryResponse, aio.UnaryUnaryCall):  # type: ignore[type-ar
             )
         else:
             self.send_message(request, compressed=compressed, last=True)
-        connection.carrier.wake()
+        connection.carrier.wake(octets)

@@ -3,7 +3,7 @@
 All frames of one turn of the loop are one write::
 
     octets come -> receive -> answers gather in `out` -> one write at the end of the same callback
-    a call, a write -> `out` -> wake -> at once if this turn is the only one who writes,
+    a call, a write -> `out` -> wake -> at once if it is large, or was the only one of a turn,
                                         else one write for all at the end of the turn
 """
 
@@ -27,6 +27,11 @@ SMALL_READ: Final = 32 << 10
 JOIN_OCTETS: Final = 160 << 10
 """Up to here a turn's frames are joined where pieces would each be a call of the system: half the
 calls for a message and its head, which is more than the copy costs."""
+
+PROMPT_OCTETS: Final = 2 << 10
+"""From here on, a request or a message of a stream leaves at once: it costs more than a write
+does, and the peer works on it while the next one is made. Two calls that left together would be
+answered together, and so on for good: one end would wait while the other works."""
 
 VIEW_OCTETS: Final = 32 << 10
 """From here on, a message goes out from where it lies instead of being joined with frames."""
@@ -151,8 +156,7 @@ class Link(asyncio.BufferedProtocol):
 
     def wake(self, octets: int = 0) -> None:
         """There is something to send."""
-        if octets >= VIEW_OCTETS:
-            # To gather more saves nothing, and the writer would have to wait.
+        if octets >= PROMPT_OCTETS:
             self.flush()
             return
         if self._is_receiving:

@@ -8,9 +8,10 @@ The rule, for small messages:
    work in turn. So that is then sent in two halves, and the broker works on one while the client
    makes the other.
 3. Beside one call in flight another is sent as soon as half as much waits for it.
-4. A second call must be worth its price: it has 48 messages, or its rows have 16 on average. Where
-   each answer waits for the disk or a replica, there is no second call: two would wait for twice
-   as many flushes.
+4. A second call must be worth its price: it has 48 messages, or its rows have 16 on average, or it
+   has 24 that are nearly all alone in their rows, as half messages are: these cost most, and their
+   rows cannot become smaller. Where each answer waits for the disk or a replica, there is no second
+   call: two would wait for twice as many flushes.
 
 Where 256 KiB wait, the bytes are the main cost: such calls are sent beside one another, and twice
 as many go in two halves.
@@ -44,9 +45,14 @@ CALL_MESSAGES_MIN: Final = 48
 """How many messages make it worth its price however small their rows are. Without it, client and
 broker work in turn where many topics have few messages each under way."""
 
+LONE_MESSAGES_MIN: Final = 24
+"""So many are worth it where nearly all are alone in their rows."""
+
 
 def is_worth_a_call(count: int, row_count: int) -> bool:
     """Whether so many messages in so many rows are worth a second call beside the first."""
+    if count < 2 * row_count:
+        return count >= LONE_MESSAGES_MIN
     return count >= min(CALL_MESSAGES_MIN, ROW_MESSAGES_MIN * max(1, row_count))
 
 
