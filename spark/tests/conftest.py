@@ -48,6 +48,7 @@ class MemoryCluster:
     uncertain: frozenset[str] = frozenset()
     away: dict[str, frozenset[str]] = field(default_factory=dict)
     earliest: dict[MessageQueue, int] = field(default_factory=dict)
+    closed: set[MessageQueue] = field(default_factory=set)
     chunk_records: int = 2
     failures: list[Exception | None] = field(default_factory=list)
     reads: list[tuple[QueueRange, Detail]] = field(default_factory=list)
@@ -109,7 +110,8 @@ class MemoryCluster:
                 earliest = self.earliest.get(queue, 0)
                 size_bytes = 100 * (len(records) - earliest)
                 latest = self.told_ends.get(queue, len(records))
-                found[queue] = Bounds(earliest, latest, size_bytes, self.log_epoch)
+                is_closed = queue in self.closed
+                found[queue] = Bounds(earliest, latest, size_bytes, self.log_epoch, is_closed)
         return found
 
     def topics(self) -> list[str]:
@@ -267,7 +269,7 @@ class SparkProcesses:
             cwd=self._folder,
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=500,
             check=False,
         )
         assert done.returncode == 0, done.stderr
@@ -288,7 +290,12 @@ def processes(tmp_path):
 
 
 @pytest.fixture
-def master(processes):
+def worker_count():
+    return 2
+
+
+@pytest.fixture
+def master(processes, worker_count):
     master = processes.start(
         MASTER,
         *("--host", "127.0.0.1", "--port", "0", "--webui-port", "0"),
@@ -301,7 +308,7 @@ def master(processes):
             *("--host", "127.0.0.1", "--cores", "1", "--memory", "1g", "--webui-port", "0"),
             ready=r"(Successfully registered) with master",
         )
-        for _ in range(2)
+        for _ in range(worker_count)
     ]
     for registered in workers:
         registered()

@@ -7,7 +7,7 @@ import pytest
 from google.rpc.error_details_pb2 import ErrorInfo
 from google.rpc.status_pb2 import Status
 
-from ariane.namesrv.v1.route_pb2 import TOPIC_PERMISSION_READ_WRITE
+from ariane.namesrv.v1.route_pb2 import TOPIC_PERMISSION_READ, TOPIC_PERMISSION_READ_WRITE
 from ariane.namesrv.v1.route_service_pb2 import (
     GetRouteResponse,
     ListBrokersResponse,
@@ -17,6 +17,7 @@ from ariane.namesrv.v1.route_service_pb2_grpc import (
     RouteServiceServicer,
     add_RouteServiceServicer_to_server,
 )
+from ariane_sdk import MessageQueue
 from ariane_sdk.errors import NameServersUnreachable, RouteNotFound
 from ariane_spark.calls.channels import Channels
 from ariane_spark.calls.routes import (
@@ -38,6 +39,7 @@ class NameServer(RouteServiceServicer):
         self.questions = 0
         self.topics = ("a", "b", "c")
         self.away = ()
+        self.drained = ()
         self.is_away = False
 
     def _answers(self, context):
@@ -61,6 +63,8 @@ class NameServer(RouteServiceServicer):
             broker = answer.route.brokers.add(
                 broker_name=name, write_queue_count=3, permission=TOPIC_PERMISSION_READ_WRITE
             )
+            if name in self.drained:
+                broker.permission = TOPIC_PERMISSION_READ
             broker.addresses[0] = f"{name}:1"
         answer.route.queue_order = self.queue_order
         answer.route.away_broker_names.extend(self.away)
@@ -184,6 +188,16 @@ def test_queues_to_write_and_whether_groups_are_divided_for_good(serve, routes_o
     assert ordered.divides_groups("orders")
     alone = routes_of(serve(NameServer("broker-a", queue_order="broker-a:3")))
     assert not alone.divides_groups("orders")
+
+
+def test_a_queue_that_takes_no_messages_is_closed(serve, routes_of):
+    name_server = NameServer("broker-a", "broker-b")
+    name_server.drained = ("broker-b",)
+    routes = routes_of(serve(name_server))
+
+    assert not routes.is_closed(MessageQueue("orders", "broker-a", 2))
+    assert routes.is_closed(MessageQueue("orders", "broker-a", 3))
+    assert routes.is_closed(MessageQueue("orders", "broker-b", 0))
 
 
 def test_primaries(serve, routes_of):

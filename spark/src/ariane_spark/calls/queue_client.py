@@ -142,14 +142,15 @@ class QueueClient:
             lenient=lenient,
         )
         return {
-            MessageQueue(topic, broker_name, queue.queue_id): Bounds(
-                QueueOffset(queue.min_queue_offset),
-                QueueOffset(queue.max_queue_offset),
-                queue.size_bytes,
-                queue.log_epoch,
+            (queue := MessageQueue(topic, broker_name, kept.queue_id)): Bounds(
+                QueueOffset(kept.min_queue_offset),
+                QueueOffset(kept.max_queue_offset),
+                kept.size_bytes,
+                kept.log_epoch,
+                self._routes.is_closed(queue),
             )
             for topic, broker_name, answer in answers
-            for queue in answer.queues
+            for kept in answer.queues
         }
 
     def offsets_at(self, topics: Iterable[str], timestamp_ms: int) -> Positions:

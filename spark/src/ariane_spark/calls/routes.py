@@ -181,6 +181,18 @@ class Routes:
         """
         return self._route(topic).write_queues
 
+    def is_closed(self, queue: MessageQueue) -> bool:
+        """Whether a queue takes no messages: its broker is drained, or the topic has fewer queues.
+
+        Raises:
+            RouteNotFound: No live broker has the topic.
+            NameServersUnreachable: No name server answered, and no route is known from before.
+        """
+        broker = self._route(queue.topic).broker(queue.broker_name)
+        if broker is None:
+            return False
+        return not broker.writable or queue.queue_id >= broker.write_queue_count
+
     def group_queues(self, topic: str) -> Sequence[MessageQueue]:
         """The queues among which message groups are divided, of brokers that are away as well.
 

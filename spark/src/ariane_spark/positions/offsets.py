@@ -8,7 +8,8 @@ write positions as JSON, and Spark keeps them in the same form in its checkpoint
 In a checkpoint each broker has one more entry, ``"logEpoch"``: the epoch of its log when these
 positions were read. By it the broker can tell whether the earlier messages are still there, or the
 topic is a new one of the same name. If a micro-batch is the first to read some queues, ``"begins"``
-says where it begins with them: all ranges of a replay follow from the checkpoint.
+says where it begins with them: all ranges of a replay follow from the checkpoint. ``"done"`` lists
+queues that took no more messages, as those of a drained broker, and that are read to their ends.
 
 Spark compares positions as text. So there is exactly one text for given positions: topics and
 brokers are sorted by name, queues by number.
@@ -23,12 +24,16 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from ariane_record import QueueOffset
 from ariane_sdk import MessageQueue
+from ariane_spark.errors import OptionIllegal
 
 LOG_EPOCH: Final = "logEpoch"
 """The key of the epoch among the queue ids of a broker."""
 
 BEGINS: Final = "begins"
 """The key of the begins of new queues among the queue ids of a broker."""
+
+DONE: Final = "done"
+"""The key of the queues that are done among the queue ids of a broker."""
 
 QUEUE_ID_DIGITS_MAX: Final = 9
 """A topic has far fewer queues."""
@@ -51,6 +56,8 @@ class Bounds(NamedTuple):
     """Estimated bytes of the kept messages."""
     log_epoch: int = 0
     """The present epoch of the broker's log; 0 if unknown."""
+    is_closed: bool = False
+    """Whether it takes no messages now: its broker is drained, or the topic has fewer queues."""
 
     @property
     def message_bytes(self) -> float:
@@ -77,6 +84,7 @@ def to_json(
     positions: Mapping[MessageQueue, int],
     log_epochs: Mapping[tuple[str, str], int] = MappingProxyType({}),
     begins: Mapping[MessageQueue, int] = MappingProxyType({}),
+    done: Iterable[MessageQueue] = (),
 ) -> OffsetsJson:
     """The form of these positions for Spark.
 
@@ -84,6 +92,7 @@ def to_json(
         positions: The positions.
         log_epochs: The log epochs, by topic and broker.
         begins: Where queues begin that were not read before.
+        done: Queues that take no more messages and are read to their ends.
     """
     offsets: OffsetsJson = {}
     for queue in sorted(positions):
@@ -97,6 +106,8 @@ def to_json(
     for queue in sorted(begins):
         of_broker = offsets[queue.topic][queue.broker_name]
         of_broker.setdefault(BEGINS, {})[str(queue.queue_id)] = begins[queue]
+    for queue in sorted(done):
+        offsets[queue.topic][queue.broker_name].setdefault(DONE, []).append(queue.queue_id)
     return offsets
 
 
@@ -131,6 +142,50 @@ def begins_of(offsets: Mapping[str, Any]) -> Positions:
         for broker_name, by_queue in by_broker.items()
         for queue_id, begin in by_queue.get(BEGINS, {}).items()
     }
+
+
+def done_in(offsets: Mapping[str, Any]) -> frozenset[MessageQueue]:
+    """The queues that are done in offsets from Spark; only if ``from_json`` has read them."""
+    return frozenset(
+        MessageQueue(topic, broker_name, queue_id)
+        for topic, by_broker in offsets.items()
+        for broker_name, by_queue in by_broker.items()
+        for queue_id in by_queue.get(DONE, ())
+    )
+
+
+def done_by(
+    positions: Mapping[MessageQueue, int],
+    bounds: Mapping[MessageQueue, Bounds],
+    before: frozenset[MessageQueue],
+) -> frozenset[MessageQueue]:
+    """The queues that take no more messages and are read to their ends.
+
+    Args:
+        positions: Up to where queues are read.
+        bounds: The queues that brokers have now; others are done if they were ``before``.
+        before: The queues that were done.
+    """
+    return (before - bounds.keys()) | {
+        queue
+        for queue, kept in bounds.items()
+        if kept.is_closed and positions.get(queue) == kept.latest
+    }
+
+
+def from_checkpoint(offsets: Any) -> Positions:
+    """The positions in Spark's checkpoint.
+
+    Raises:
+        OptionIllegal: They were written by another source.
+    """
+    try:
+        return from_json(offsets)
+    except OffsetsMalformed as error:
+        raise OptionIllegal(
+            "checkpointLocation",
+            f"is that of another kind of source: {error}; each query needs a checkpoint of its own",
+        ) from error
 
 
 def from_json(offsets: Mapping[str, Any]) -> Positions:
@@ -218,7 +273,7 @@ def _by_queue(nested: Any) -> Iterator[tuple[MessageQueue, Any]]:
         for broker_name, queues in _entries(brokers, topic):
             place = f"{topic}/{broker_name}"
             for queue_id, value in _entries(queues, place):
-                if queue_id in {LOG_EPOCH, BEGINS}:
+                if queue_id in {LOG_EPOCH, BEGINS, DONE}:
                     continue
                 yield MessageQueue(topic, broker_name, _queue_id(queue_id, place)), value
 

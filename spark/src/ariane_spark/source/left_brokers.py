@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from ariane_sdk import MessageQueue
 from ariane_sdk.errors import ArianeError
+from ariane_spark.positions.offsets import Bounds
 from ariane_spark.positions.queue_catalog import QueueCatalog
 
 RETURN_S_MAX: Final = 120.0
@@ -22,9 +23,12 @@ class LeftBrokers:
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
         self._since_s: dict[str, float] = {}
+        self._closed: set[MessageQueue] = set()
 
     def may_return(self, queue: MessageQueue, catalog: QueueCatalog) -> bool:
         """Whether a queue is missing because its broker left lately, and may soon be back.
+
+        Name servers tell who left undrained; who was drained before, this has seen.
 
         Args:
             queue: The queue.
@@ -32,7 +36,7 @@ class LeftBrokers:
         """
         name = queue.broker_name
         try:
-            if name not in catalog.away_brokers(queue.topic):
+            if queue not in self._closed and name not in catalog.away_brokers(queue.topic):
                 return False
         except ArianeError:
             return False
@@ -48,8 +52,24 @@ class LeftBrokers:
             )
         return now_s - self._since_s[name] < RETURN_S_MAX
 
-    def are_there(self, queues: Iterable[MessageQueue]) -> None:
-        """Forget that brokers left which have queues now."""
-        if self._since_s:
-            for queue in queues:
-                self._since_s.pop(queue.broker_name, None)
+    @staticmethod
+    def is_out_of_service(queue: MessageQueue, catalog: QueueCatalog) -> bool:
+        """Whether a queue is missing because its broker was drained, and stopped for good.
+
+        Args:
+            queue: A queue that took no more messages.
+            catalog: Knows who left undrained, and may have got some since.
+        """
+        try:
+            return queue.broker_name not in catalog.away_brokers(queue.topic)
+        except ArianeError:
+            return False
+
+    def are_there(self, bounds: Mapping[MessageQueue, Bounds]) -> None:
+        """Forget that brokers left which have queues now, and note which queues are closed."""
+        for queue, kept in bounds.items():
+            self._since_s.pop(queue.broker_name, None)
+            if kept.is_closed:
+                self._closed.add(queue)
+            else:
+                self._closed.discard(queue)

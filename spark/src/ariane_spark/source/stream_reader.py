@@ -24,17 +24,17 @@ from ariane_sdk.errors import (
 from ariane_spark.calls.cluster import Cluster, Connect, Fetch
 from ariane_spark.calls.connection import connect_once
 from ariane_spark.calls.repetition import WARM_UP_WAIT_S, WARM_UP_WAITS_MAX, Repetition
-from ariane_spark.errors import OptionIllegal
 from ariane_spark.options.options import ReadOptions
 from ariane_spark.positions.offsets import (
     Bounds,
     LogEpochs,
     OffsetsJson,
-    OffsetsMalformed,
     Positions,
     begins_of,
+    done_by,
+    done_in,
     epochs_of,
-    from_json,
+    from_checkpoint,
     log_epochs_of,
     to_json,
 )
@@ -119,7 +119,9 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 # A run that ends is prepared before it is asked for its start, which may be later,
                 # and may know more brokers.
                 self._target = dict(bounds)
-            self._initial = to_json(self._kept(start, bounds), epochs_of(bounds))
+            start = self._kept(start, bounds)
+            done = done_by(start, bounds, frozenset())
+            self._initial = to_json(start, epochs_of(bounds), done=done)
         return self._initial
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name.
@@ -139,7 +141,7 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name.
         """The end of the next micro-batch; ``start`` itself if there is nothing to read."""
-        begin = _from_checkpoint(start)
+        begin, were_done = from_checkpoint(start), done_in(start)
         self._begun = begin if start == self._initial else {}
         # Spark calls this again when the micro-batch that ended here is done.
         self._progress.tell(begin, self._connect(self._options))
@@ -148,15 +150,16 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         bounds = self._handed_out(begin, epochs, bounds)
         self._check_epochs(begin, epochs, bounds)
         new = {queue: kept.earliest for queue, kept in bounds.items() if queue not in begin}
-        end = self._ends(begin | new, bounds)
+        end = self._ends(begin | new, bounds, were_done)
         if not isinstance(limit, ReadAllAvailable):
             if self._target is None and not self._patience.is_over(backlog_of(begin, bounds)):
                 return start
             end = limited(begin | new, end, bounds, limit, self._options.trigger)
-        if end == begin:
+        done = done_by(end, bounds, were_done)
+        if end == begin and done == were_done:
             return start
         self._patience.begin_anew()
-        return to_json(end, epochs | epochs_of(bounds), new)
+        return to_json(end, epochs | epochs_of(bounds), new, done)
 
     def reportLatestOffset(self) -> OffsetsJson:  # noqa: N802 - Spark's name.
         """The present ends of the queues; the query's progress shows them, which gives the lag.
@@ -170,11 +173,11 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """The partitions of a micro-batch, one for each task; on a replay this is called first."""
-        to = _from_checkpoint(end)
+        to = from_checkpoint(end)
         epochs = log_epochs_of(end)
         # Also where new queues begin is in the checkpoint: a replay reads the same messages, or
         # reports their loss.
-        begins = self._begins(begins_of(end) | _from_checkpoint(start), to)
+        begins = self._begins(begins_of(end) | from_checkpoint(start), to)
         begins |= self._begins_anew(begins, log_epochs_of(start), epochs)
         ranges = ranges_between(begins, to, epochs)
         limits = self._options.limits
@@ -205,7 +208,12 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 start[queue] = min(max(start[queue], kept.earliest), kept.latest)
         return start
 
-    def _ends(self, begin: Positions, bounds: Mapping[MessageQueue, Bounds]) -> Positions:
+    def _ends(
+        self,
+        begin: Positions,
+        bounds: Mapping[MessageQueue, Bounds],
+        done: Container[MessageQueue],
+    ) -> Positions:
         """The present readable end of each queue."""
         ends = {}
         self._left.are_there(bounds)
@@ -218,15 +226,20 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._loss.queue_left(queue, position)
                 ends[queue] = position
             elif queue not in bounds:
-                # Name servers do not know all brokers right after their start.
-                if queue.topic not in self._uncertain and not self._may_return(queue):
+                if self._is_lost(queue, is_done=queue in done):
                     self._loss.queue_gone(queue, position)
                 ends[queue] = position  # It may come back; until then its position stays.
         return ends
 
-    def _may_return(self, queue: MessageQueue) -> bool:
-        """Whether a missing queue is waited for: not by a run that ends, which would lack it."""
-        return self._target is None and self._left.may_return(queue, self._connect(self._options))
+    def _is_lost(self, queue: MessageQueue, *, is_done: bool) -> bool:
+        """Whether messages may be missing with a queue, and are not waited for."""
+        if queue.topic in self._uncertain:
+            return False  # Name servers do not know all brokers right after their start.
+        cluster = self._connect(self._options)
+        if is_done and self._left.is_out_of_service(queue, cluster):
+            return False
+        # A run that ends would lack what comes back later.
+        return self._target is not None or not self._left.may_return(queue, cluster)
 
     def _handed_out(
         self, begin: Positions, epochs: LogEpochs, bounds: dict[MessageQueue, Bounds]
@@ -382,18 +395,3 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 raise
         self._lacks_topics = True
         return selection.bounds(cluster, lenient=True)
-
-
-def _from_checkpoint(positions: Any) -> Positions:
-    """The positions in Spark's checkpoint.
-
-    Raises:
-        OptionIllegal: They were written by another source.
-    """
-    try:
-        return from_json(positions)
-    except OffsetsMalformed as error:
-        raise OptionIllegal(
-            "checkpointLocation",
-            f"is that of another kind of source: {error}; each query needs a checkpoint of its own",
-        ) from error
