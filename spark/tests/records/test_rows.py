@@ -154,6 +154,11 @@ def test_tables_that_are_no_messages_are_refused(plan, text, topic, error, claus
     [
         ("body string", {"body": ["x", None]}, "row 1 of query/7/0 has no body; leave such"),
         ("body string, topic string", {"body": [""], "topic": [""]}, "row 0 .* has no topic"),
+        (
+            "body string, topic string",
+            {"body": [""] * 3, "topic": ["t", "no/topic", "no/topic"]},
+            "row 1 of query/7/0: topic 'no/topic': .* leave such",
+        ),
     ],
 )
 def test_rows_that_are_no_messages_are_refused_by_number(tables, text, columns, clause):

@@ -23,6 +23,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from ariane_record import IllegalName
+from ariane_record.names import check_topic_name
 from ariane_spark.errors import OptionIllegal, RowIllegal, SchemaIllegal
 
 if TYPE_CHECKING:
@@ -161,7 +163,7 @@ class RowPlan:
             first_row: Number of the first row within the task.
 
         Raises:
-            RowIllegal: A row without a body or topic.
+            RowIllegal: A row without a body or topic, or with a topic that none can be called.
         """
         import pyarrow as pa  # noqa: PLC0415 - tasks only: planning needs no Arrow.
         import pyarrow.compute as pc  # noqa: PLC0415 - the same.
@@ -185,6 +187,11 @@ class RowPlan:
         _refuse(pc.fill_null(pc.equal(topics, ""), fill_value=True), seed, first_row, "no topic")
         for topic in pc.unique(topics).to_pylist():
             chosen = np.flatnonzero(pc.equal(topics, topic).to_numpy(zero_copy_only=False))
+            try:
+                check_topic_name(topic, system=True)
+            except IllegalName as error:
+                row = rows[chosen[0]]
+                raise RowIllegal(f"row {row} of {seed.text}: {error}; {_ADVICE}") from error
             yield TopicRows(topic, table.take(pa.array(chosen)), rows[chosen])
 
 
