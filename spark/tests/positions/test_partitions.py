@@ -71,6 +71,23 @@ def test_many_queues_share_few_tasks_evenly():
     assert [partition.count for partition in partitions] == [160, 160]
 
 
+def test_tasks_begin_with_different_brokers():
+    """And each queue stays in order."""
+    queues = [MessageQueue("t", f"broker-{name}", at) for name in "abc" for at in range(6)]
+    ranges = [QueueRange(queue, QueueOffset(0), QueueOffset(20)) for queue in queues]
+
+    limits = PartitionLimits(partitions_max=6, records_max=10)
+    partitions = plan_partitions(ranges, limits, parallelism=6)
+
+    first = [partition.ranges[0].queue.broker_name for partition in partitions]
+    assert first == ["broker-a", "broker-b", "broker-c"] * 2
+    for partition in partitions:
+        of_queues = [(part.queue, part.begin) for part in partition.ranges]
+        for queue in queues:
+            begins = [begin for each, begin in of_queues if each == queue]
+            assert begins == sorted(begins)
+
+
 def test_one_queue_stays_in_one_task():
     ranges = ranges_of(50 * PARTITION_RECORDS)
 

@@ -23,7 +23,7 @@ PARTITION_RECORDS: Final = 250_000
 
 @dataclass(frozen=True)
 class RangePartition(InputPartition):
-    """The work of one task: some ranges, in the order of their queues."""
+    """The work of one task: some ranges, each queue in order."""
 
     ranges: tuple[QueueRange, ...]
 
@@ -103,4 +103,14 @@ def pack_ranges(ranges: Iterable[QueueRange], partition_count: int) -> list[Rang
         load, at = loads[0]
         packs[at].append(part)
         heapq.heapreplace(loads, (load + part.count, at))
-    return [RangePartition(tuple(sorted(pack))) for pack in packs if pack]
+    return [RangePartition(_from_broker(turn, pack)) for turn, pack in enumerate(packs) if pack]
+
+
+def _from_broker(turn: int, ranges: Sequence[QueueRange]) -> tuple[QueueRange, ...]:
+    """Ranges in the order of their queues, but partitions begin with different brokers.
+
+    Tasks that all read one broker first would have it do the work of all.
+    """
+    names = sorted({part.queue.broker_name for part in ranges})
+    first = names[turn % len(names)]
+    return tuple(sorted(ranges, key=lambda part: (part.queue.broker_name < first, part)))
