@@ -7,10 +7,11 @@ data that they need is fetched.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import cached_property
+from functools import lru_cache
 from inspect import signature
 from typing import TYPE_CHECKING, Any, Final
 
@@ -130,6 +131,8 @@ class Projection:
     """The columns by their usual names."""
     detail: Detail
     """The level of detail to fetch for them."""
+    schema_json: str
+    """The schema as Spark writes it."""
 
     @classmethod
     def of(cls, schema: StructType) -> Projection:
@@ -151,7 +154,7 @@ class Projection:
         names = tuple(column.field.name for column in columns)
         if not names or len(set(names)) < len(names):
             raise SchemaIllegal(f"a schema needs columns, each once; found {list(names)}")
-        return cls(schema, names, max(column.detail for column in columns))
+        return cls(schema, names, max(column.detail for column in columns), schema.json())
 
     @property
     def reads_bodies(self) -> bool:
@@ -163,14 +166,10 @@ class Projection:
         """Whether the user's schema lets bodies be null."""
         return self.reads_bodies and self.schema.fields[self.names.index(BODY)].nullable
 
-    @cached_property
+    @property
     def arrow_schema(self) -> pa.Schema:
         """The exact schema that Spark expects of each batch."""
-        from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415 - tasks only.
-
-        if "timezone" not in signature(to_arrow_schema).parameters:
-            return to_arrow_schema(self.schema)  # Spark 4.1: always UTC.
-        return to_arrow_schema(self.schema, timezone="UTC")
+        return _arrow_schema_of(self.schema_json)
 
     def batch(
         self, parts: Sequence[QueueRecords], *, without_bodies: bool = False
@@ -205,11 +204,16 @@ class Projection:
                 arrays.append(built.column(name).view(field.type))
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
-    def __getstate__(self) -> dict[str, object]:
-        """Leave out the Arrow schema, which each process makes itself."""
-        state = self.__dict__.copy()
-        state.pop("arrow_schema", None)
-        return state
+
+@lru_cache(maxsize=100)
+def _arrow_schema_of(schema_json: str) -> pa.Schema:
+    """The form of a schema for Arrow: each task has a projection of its own, with the same one."""
+    from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415 - tasks only.
+
+    schema = StructType.fromJson(json.loads(schema_json))
+    if "timezone" not in signature(to_arrow_schema).parameters:
+        return to_arrow_schema(schema)  # Spark 4.1: always UTC.
+    return to_arrow_schema(schema, timezone="UTC")
 
 
 def _repeated(text: str, count: int) -> pa.StringArray:

@@ -77,6 +77,8 @@ OWN_COLUMNS: Final = frozenset(
 _MICROSECONDS_PER_MILLISECOND: Final = 1000
 _SPAN_OFFSET_MAX: Final = 0x7FFFFFFF
 _RUN_SPANS_MIN: Final = 256
+_FEW_SPANS: Final = 128
+"""So few are copied span by span in less time than it takes to look for runs."""
 _SOME_SPACES: Final = " {2,}"
 _TIMESTAMP_DIGITS: Final = "^[0-9]{1,15}$"
 
@@ -272,7 +274,7 @@ def _spans(
 
     Neighbours of one length at one distance are copied by one step of numpy. If there are few of
     them, an array over the whole buffer is made without a copy, with spans and gaps as alternating
-    elements; taking every other element of it copies the spans in C++.
+    elements; taking every other element of it copies the spans in C++. A few spans are just joined.
     """
     count = len(starts)
     if not count:
@@ -280,6 +282,12 @@ def _spans(
     if len(buffer) > _SPAN_OFFSET_MAX:
         raise ValueError(f"{len(buffer)} bytes; an Arrow array takes {_SPAN_OFFSET_MAX}")
     lengths = ends - starts
+    if count <= _FEW_SPANS:
+        spans = map(slice, starts.tolist(), ends.tolist())
+        octets = b"".join(map(memoryview(buffer).cast("B").__getitem__, spans))
+        few = np.zeros(count + 1, np.int32)
+        np.cumsum(lengths, out=few[1:])
+        return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(few), pa.py_buffer(octets)])
     firsts = _firsts_of_runs(starts, lengths)
     if len(firsts) * _RUN_SPANS_MIN <= count:
         return _spans_of_runs(buffer, starts, lengths, firsts, kind)
