@@ -137,7 +137,7 @@ def compose_from(
             rooms.receive.upkeep,
             *rooms.spark_batches.loops,
             *_replica_routes(environment, rooms.log, rooms.naming),
-            *_giving_way(environment, rooms.log, rooms.state),
+            *_giving_way(environment, rooms),
             *mark_loops(environment, rooms.log.primary),
         ),
         signs_of_life=_signs_of_life(environment, rooms.log),
@@ -242,15 +242,17 @@ def _replica_routes(environment: Environment, log: LogRoom, naming: NamingRoom) 
     ]
 
 
-def _giving_way(environment: Environment, log: LogRoom, state: StateRoom) -> list[Loop]:
+def _giving_way(environment: Environment, rooms: Rooms) -> list[Loop]:
     """The loop in which a primary hands on its role by itself.
 
     With a damaged log to a replica without damage, and to one that is preferred, if that is set.
     """
-    primary = log.primary
+    primary = rooms.log.primary
     if primary is None:
         return []
-    operations = primary_operations(environment, primary, state.saved_offsets.save)
+    operations = primary_operations(
+        environment, primary, rooms.state.saved_offsets.save, rooms.clients.farewell.say
+    )
     preferred_now = partial(preferred_heir, primary)
     returning = PreferredReturn(preferred_now, after_s=environment.settings.preferred_return_s)
 

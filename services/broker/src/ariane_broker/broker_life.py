@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from ariane_broker.append.append_spans import AppendSpans
-from ariane_broker.clients.outbox import BrokerDraining
 from ariane_broker.environment import Environment, Threads
 from ariane_broker.errors.store_errors import STORAGE_RULES
 from ariane_broker.log.recovery_words import RecoveryProgress, recovery_findings, recovery_notes
@@ -188,11 +187,12 @@ class BrokerLife:
             )
 
     async def drain(self) -> None:
-        """Leave the routes first, then release held requests and attached clients."""
-        await self._resign()
+        """Let members store offsets, leave the routes, then release held requests and clients."""
         self.rooms.clients.client_admission.draining = True
+        if self._primary is None or not self._primary.reign.is_deposed:
+            await self.rooms.clients.farewell.say()
+        await self._resign()
         await self.rooms.naming.registration.unregister()
-        self.rooms.clients.table.notify_all(BrokerDraining(self._settings.grace_s))
         self.rooms.clients.table.close()
         self.rooms.log.held.close()
 

@@ -253,3 +253,33 @@ async def test_clients_are_told_when_the_broker_stops(running):
     async with channel:
         await next_notice(call, "broker_draining")
         assert await call.read() is aio.EOF
+
+
+@pytest.mark.parametrize("answers", [True, False])
+async def test_a_broker_that_stops_waits_a_little_for_the_offsets_of_members(running, answers):
+    async with running() as broker:
+        await broker.create_topic("orders")
+        await broker.store("orders", [b"a", b"b"])
+        channel = aio.insecure_channel(str(broker.address))
+        probe = type(broker)(channel, broker.address)
+        call = await attach(probe, "a", membership("group"))
+        receiving = membership("other", model=client_pb.CONSUME_MODEL_RECEIVING)
+        silent = await attach(probe, "b", receiving)
+
+        async def part():
+            await next_notice(call, "broker_draining")
+            if answers:
+                await asyncio.sleep(0.3)  # A broker that does not wait has stopped by then.
+                assert await probe.store_offset("group", "orders", 0, 2) == []
+                heartbeat = client_pb.ClientHeartbeat()
+                await call.write(client_pb.AttachRequest(heartbeat=heartbeat))
+                await next_notice(call, "heartbeat_accepted")
+            assert await call.read() is aio.EOF
+
+        parting = asyncio.create_task(part())
+        await asyncio.sleep(0)
+    async with channel, asyncio.timeout(60):
+        await parting
+        silent.cancel()
+    async with running() as broker:
+        assert await broker.known_offset("group", "orders") == (2 if answers else None)

@@ -27,6 +27,7 @@ async def test_an_election_is_ordered_only_where_there_is_no_primary(rows):
         row,
         monotonic=lambda: 0.0,
         save_state=nothing,
+        say_farewell=nothing,
         on_resigned=lambda: None,
     )
     with pytest.raises(ServiceError, match="while there is a primary"):

@@ -139,6 +139,10 @@ class Attachment:
         if is_over or keys_of(self._holds(self.broker_name)) != self._sent_holds:
             self._outgoing.put_nowait(self._with_holds(ClientHeartbeat()))
 
+    def send_heartbeat(self) -> None:
+        """Send a heartbeat at once."""
+        self.send(self._with_holds(ClientHeartbeat()))
+
     def _with_holds(self, heartbeat: ClientHeartbeat) -> AttachRequest:
         holds = self._holds(self.broker_name)
         self._sent_holds = keys_of(holds)

@@ -398,6 +398,17 @@ class ConsumerLife:
                 MessageQueue(reset.topic, broker_name, queue_id) for queue_id in reset.queue_offsets
             )
             self._rebalance_wanted.set()
+        elif kind == "broker_draining":
+            parting = start_task(self._part_with(broker_name), f"part-with-{broker_name}")
+            self._tasks.append(parting)
+
+    async def _part_with(self, broker_name: str) -> None:
+        """Store the offsets of a broker that goes, which waits for that."""
+        try:
+            await self.owned.store(durable=False, broker_name=broker_name)
+        except CallError as error:
+            logger.info("offsets of group %s are stored later: %s", self.plan.group, error)
+        self._attachments.send_heartbeat(broker_name)
 
     def _fail(self, error: CallError) -> None:
         """Stop for good; calls that wait raise the error."""

@@ -13,6 +13,7 @@ from ariane_broker.clients.client_admission import ClientAdmission
 from ariane_broker.clients.client_questions import ClientQuestions
 from ariane_broker.clients.client_table import ClientTable, Conflict
 from ariane_broker.clients.deaths.vanished_members import VanishedMembers
+from ariane_broker.clients.farewell import Farewell
 from ariane_broker.clients.producers import Producers
 from ariane_broker.clients.subscription_conflicts import SubscriptionConflicts
 from ariane_broker.consuming.offset_changes import OffsetChanges
@@ -48,6 +49,7 @@ class ClientsRoom:
     members: VanishedMembers
     producers: Producers
     client_admission: ClientAdmission
+    farewell: Farewell
     lookup: QueueLookup
     questions: ClientQuestions
     conflicts: SubscriptionConflicts
@@ -111,6 +113,7 @@ def clients_room(
         client_admission=ClientAdmission(
             clients, group_changes, make_topic=topic_changes.create_for_group
         ),
+        farewell=Farewell(clients, grace_seconds=settings.grace_s),
         lookup=lookup,
         questions=ClientQuestions(new_id=lambda: new_id(environment.chance)),
         conflicts=conflicts,

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from ariane_broker.environment import Environment
-from ariane_broker.log.room import LogRoom
 from ariane_broker.measuring.broker_measures import BrokerMeasures
 from ariane_broker.measuring.queue_measures import QueueMeasures
 from ariane_broker.replication.replication_measures import ReplicationMeasures
 from ariane_broker.replication.room import primary_operations
 from ariane_broker.rooms import Rooms
-from ariane_broker.state.room import StateRoom
 
 
 def measuring_room(environment: Environment, rooms: Rooms) -> BrokerMeasures:
@@ -35,14 +33,15 @@ def measuring_room(environment: Environment, rooms: Rooms) -> BrokerMeasures:
             now_ms=environment.clock.now_ms,
             monotonic=environment.clock.monotonic,
         ),
-        replication=_replication(environment, state, log),
+        replication=_replication(environment, rooms),
     )
 
 
-def _replication(
-    environment: Environment, state: StateRoom, log: LogRoom
-) -> ReplicationMeasures | None:
-    if log.primary is None:
+def _replication(environment: Environment, rooms: Rooms) -> ReplicationMeasures | None:
+    primary, store = rooms.log.primary, rooms.log.store
+    if primary is None:
         return None
-    operations = primary_operations(environment, log.primary, state.saved_offsets.save)
-    return ReplicationMeasures(operations.names, operations.status, log.store)
+    operations = primary_operations(
+        environment, primary, rooms.state.saved_offsets.save, rooms.clients.farewell.say
+    )
+    return ReplicationMeasures(operations.names, operations.status, store)

@@ -98,6 +98,8 @@ class PrimaryOperations:
     monotonic: Callable[[], float]
     save_state: Callable[[], Awaitable[None]]
     """Saves the state that replicas need before the reign is handed over."""
+    say_farewell: Callable[[], Awaitable[None]]
+    """Has consumers store their offsets before."""
     on_resigned: Callable[[], None]
     """Called when the reign was handed over."""
 
@@ -137,6 +139,7 @@ class PrimaryOperations:
             raise replica_not_found(broker_id)
         if broker_id not in reign.replica_set.in_sync:
             raise replica_not_in_sync(broker_id)
+        await self.say_farewell()
         if not await primary.hand_over(broker_id, grace_s=grace_s, save_state=self.save_state):
             if reign.is_deposed:
                 raise replica_set_changed(reign.replica_set.version)

@@ -132,9 +132,19 @@ class PrimaryPromises:
 
 
 def primary_operations(
-    environment: Environment, primary: Primary, save_state: Callable[[], Awaitable[None]]
+    environment: Environment,
+    primary: Primary,
+    save_state: Callable[[], Awaitable[None]],
+    say_farewell: Callable[[], Awaitable[None]],
 ) -> PrimaryOperations:
-    """What operators may ask of a primary; ``save_state`` saves what replicas need of it."""
+    """What operators may ask of a primary.
+
+    Args:
+        environment: Its settings and clock.
+        primary: The primary.
+        save_state: Saves what replicas need of it.
+        say_farewell: Has consumers store their offsets before it goes.
+    """
     settings = environment.settings
     return PrimaryOperations(
         (settings.cluster_name, settings.broker_name),
@@ -142,6 +152,7 @@ def primary_operations(
         primary.reign.row,
         monotonic=environment.clock.monotonic,
         save_state=save_state,
+        say_farewell=say_farewell,
         on_resigned=lambda: environment.stop.request("the role was handed over", anew=True),
     )
 

@@ -96,7 +96,7 @@ def rpc_room(environment: Environment, rooms: Rooms) -> list[RpcService]:
         ),
     }
     if log.primary is not None:
-        servicers |= _replication(environment, state, log, log.primary)
+        servicers |= _replication(environment, state, log, log.primary, clients)
     return list(starmap(rpc_service, servicers.items()))
 
 
@@ -122,12 +122,18 @@ def _pull_servicer(
 
 
 def _replication(
-    environment: Environment, state: StateRoom, log: LogRoom, primary: Primary
+    environment: Environment,
+    state: StateRoom,
+    log: LogRoom,
+    primary: Primary,
+    clients: ClientsRoom,
 ) -> dict[str, object]:
     """The services of a primary for replicas and for operators."""
     settings, store = environment.settings, log.store
     names = (settings.cluster_name, settings.broker_name)
-    operations = primary_operations(environment, primary, state.saved_offsets.save)
+    operations = primary_operations(
+        environment, primary, state.saved_offsets.save, clients.farewell.say
+    )
     copies = StateCopies(environment.disk, StoreFiles(settings.store_path).config)
     return {
         "LogService": LogServicer(

@@ -67,6 +67,11 @@ class Attachments:
         for attachment in self._by_broker.values():
             attachment.send_holds()
 
+    def send_heartbeat(self, broker_name: str) -> None:
+        """Send a heartbeat to a broker at once, if the member is attached to it."""
+        if broker_name in self._by_broker:
+            self._by_broker[broker_name].send_heartbeat()
+
     def follow(self, routes: Iterable[Route]) -> None:
         """Attach to the brokers of these routes, and leave brokers that are in none, or moved.
 

@@ -80,6 +80,7 @@ class ClientServicer(ClientServiceServicer):
         self._questions = clients.questions
         self._conflicts = clients.conflicts
         self._locking = clients.locking
+        self._farewell = clients.farewell
         self._members = clients.members
         self._producers = clients.producers
         self._operators = operators
@@ -293,6 +294,7 @@ class ClientServicer(ClientServiceServicer):
         if not (client.has_said_goodbye or ended_here or _is_refused(listening)):
             self._members.vanished(client)
         self._table.detach(client)
+        self._farewell.heard(client)
 
     async def _listen(
         self,
@@ -312,6 +314,7 @@ class ClientServicer(ClientServiceServicer):
                     client.holds = holds_of(request.heartbeat.holds, client.memberships)
                     client.holds_told = client.last_heard
                     client.outbox.put(HeartbeatHeard())
+                    self._farewell.heard(client)
                     await in_turns(relayed.note_heartbeat())
                 elif content == "relayed_clients":
                     await _take_relayed(request.relayed_clients, relayed)
