@@ -1,8 +1,8 @@
 """A member of a group as a process of its own: writes down what it does, a JSON line each.
 
 Run as ``python group_member.py NAME_SERVERS GROUP TOPIC NAME ORDERED TAGS LEASE_S``. A line names
-the member, what it did ("joined", "rejected", "refused"; "begin" and "end" of a delivery), the
-queue, what its messages say, and when, by the clock that all processes of a machine share.
+the member, what it did ("joined", "rejected", "refused", "gone"; "begin" and "end" of a delivery),
+the queue, what its messages say, and when, by the clock that all processes of a machine share.
 """
 
 from __future__ import annotations
@@ -77,6 +77,8 @@ async def _run(name_servers: str, group: str, topic: str, name: str, flags: list
             await consumer.run_until_stopped()
     except errors.GroupRefused:
         _write(name, "rejected")
+    except errors.GroupNotFound:
+        _write(name, "gone")
 
 
 if __name__ == "__main__":

@@ -232,6 +232,36 @@ def check_order_of(*members):
         assert numbers == sorted(set(numbers))
 
 
+async def test_a_frozen_member_does_not_make_its_deleted_group_anew(
+    group_cluster, start_member, ariane
+):
+    async with group_cluster(1) as cluster:
+        await created_topic(cluster)
+        async with start_member(cluster, "a", ordered=False) as member:
+            await send(cluster, 0, 10)
+
+            async def all_done():
+                return member.numbers() == set(range(10))
+
+            await until(all_done)
+            member.signal(signal.SIGSTOP)
+
+            async def deleted():
+                # In use until the member has been silent for too long.
+                status, _ = await ariane(cluster, "group", "delete", GROUP, "--yes")
+                return status == 0
+
+            await until(deleted)
+            member.signal(signal.SIGCONT)
+
+            async def gone():
+                return member.done("gone")
+
+            await until(gone)
+            async with ClusterClient(cluster.name_servers) as client:
+                assert GROUP not in await client.list_groups()
+
+
 async def test_who_wants_something_else_is_caught_before_anything_is_lost(
     group_cluster, start_member
 ):

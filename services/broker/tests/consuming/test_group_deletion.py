@@ -10,6 +10,7 @@ from ariane.broker.v1 import broker_service_pb2 as broker_pb
 from ariane.broker.v1 import client_service_pb2 as client_pb
 from ariane.broker.v1 import group_service_pb2 as group_pb
 from ariane.broker.v1 import offset_service_pb2 as offset_pb
+from ariane.broker.v1 import receive_service_pb2 as receive_pb
 from ariane.broker.v1 import retry_service_pb2 as retry_pb
 from ariane.broker.v1 import topic_service_pb2 as topic_pb
 from ariane_broker.topics.topic_changes import TopicChanges
@@ -155,15 +156,36 @@ async def test_dead_letters_may_be_kept(prepared):
     assert (await redrive(prepared)).duplicate_count == 1
 
 
-async def attached(broker):
-    """A member of the group; its stream."""
+async def attaching(broker, incarnation=""):
+    """The stream of a member of the group that asks to be let in."""
     call = broker.clients.Attach()
     hello = client_pb.ClientHello(
-        client_id="a", memberships=[client_pb.Membership(consumer_group=GROUP)]
+        client_id="a",
+        memberships=[client_pb.Membership(consumer_group=GROUP)],
+        incarnation=incarnation,
     )
     await call.write(client_pb.AttachRequest(hello=hello))
+    return call
+
+
+async def attached(broker, incarnation=""):
+    """A member of the group; its stream."""
+    call = await attaching(broker, incarnation)
     assert (await call.read()).HasField("accepted")
     return call
+
+
+async def groups(broker):
+    listed = await broker.groups.ListConsumerGroups(group_pb.ListConsumerGroupsRequest())
+    return {group.consumer_group for group in listed.groups}
+
+
+async def detached(broker):
+    """Wait until the group has no member."""
+    wanted = client_pb.ListGroupMembersRequest(consumer_group=GROUP)
+    async with asyncio.timeout(60):
+        while (await broker.clients.ListGroupMembers(wanted)).members:  # noqa: ASYNC110 - a wire
+            await asyncio.sleep(0.005)
 
 
 async def test_a_group_with_members_stays(prepared, refused):
@@ -187,9 +209,54 @@ async def test_who_comes_while_a_group_is_deleted_keeps_it(prepared, refused, mo
     assert (await refused(delete(prepared))).reason == "GROUP_IN_USE"
     assert await prepared.known_offset(GROUP, TOPIC) == 2
     assert RETRY in await topics(prepared)
-    listed = await prepared.groups.ListConsumerGroups(group_pb.ListConsumerGroupsRequest())
-    assert GROUP in {group.consumer_group for group in listed.groups}
+    assert GROUP in await groups(prepared)
     calls[0].cancel()
+
+
+@pytest.mark.parametrize("incarnation", ["", "first"])
+async def test_who_was_away_while_a_group_was_deleted_does_not_make_it_anew(
+    prepared, refused, incarnation
+):
+    lost = await attached(prepared, incarnation)
+    lost.cancel()  # Without a goodbye, as one that is frozen.
+    await detached(prepared)
+    await delete(prepared)
+    offset = offset_pb.QueueConsumerOffset(topic=TOPIC, queue_offset=1)
+    stored = offset_pb.StoreConsumerOffsetsRequest(
+        consumer_group=GROUP, client_id="a", offsets=[offset]
+    )
+    order = receive_pb.ReceiveOrder(
+        consumer_group=GROUP, client_id="a", subscriptions=[{"topic": TOPIC}]
+    )
+    received = receive_pb.ReceiveMessagesRequest(order=order)
+    for call in (
+        (await attaching(prepared, incarnation)).read(),
+        prepared.offsets.StoreConsumerOffsets(stored),
+        prepared.receives.ReceiveMessages(received).read(),
+    ):
+        failure = await refused(call)
+        assert (failure.reason, failure.metadata["deleted"]) == ("GROUP_NOT_FOUND", "true")
+    assert GROUP not in await groups(prepared)
+    # Another process under the same name is a first member.
+    call = await attached(prepared, "second")
+    assert GROUP in await groups(prepared)
+    assert not (await prepared.offsets.StoreConsumerOffsets(stored)).refused
+    call.cancel()
+
+
+@pytest.mark.parametrize("way", ["goodbye", "made anew"])
+async def test_who_has_left_or_comes_to_a_new_group_of_the_name_is_let_in(prepared, way):
+    member = await attached(prepared, "one")
+    if way == "goodbye":
+        await member.write(client_pb.AttachRequest(goodbye=client_pb.ClientGoodbye()))
+        await member.done_writing()
+    else:
+        member.cancel()
+    await detached(prepared)
+    await delete(prepared)
+    if way == "made anew":
+        await make_group(prepared)
+    (await attached(prepared, "one")).cancel()
 
 
 async def test_what_waits_for_its_next_try_is_dropped(running, clock):

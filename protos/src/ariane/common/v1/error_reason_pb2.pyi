@@ -109,7 +109,9 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_GROUP_NAME_ILLEGAL: _ErrorReason.ValueType  # 80
     """A group name breaks the rules; `consumer_group`."""
     ERROR_REASON_GROUP_NOT_FOUND: _ErrorReason.ValueType  # 81
-    """The group is not known here; `consumer_group`."""
+    """The group is not known here; `consumer_group`, `deleted` where it was deleted while this member
+    of it was away.
+    """
     ERROR_REASON_GROUP_EXISTS: _ErrorReason.ValueType  # 82
     """A group with that name already exists; `consumer_group`."""
     ERROR_REASON_SUBSCRIPTION_CONFLICT: _ErrorReason.ValueType  # 84
@@ -319,7 +321,9 @@ ERROR_REASON_QUEUE_UNDER_REPAIR: ErrorReason.ValueType  # 64
 ERROR_REASON_GROUP_NAME_ILLEGAL: ErrorReason.ValueType  # 80
 """A group name breaks the rules; `consumer_group`."""
 ERROR_REASON_GROUP_NOT_FOUND: ErrorReason.ValueType  # 81
-"""The group is not known here; `consumer_group`."""
+"""The group is not known here; `consumer_group`, `deleted` where it was deleted while this member
+of it was away.
+"""
 ERROR_REASON_GROUP_EXISTS: ErrorReason.ValueType  # 82
 """A group with that name already exists; `consumer_group`."""
 ERROR_REASON_SUBSCRIPTION_CONFLICT: ErrorReason.ValueType  # 84

@@ -184,7 +184,7 @@ class Attachment:
             except AioRpcError as rpc_error:
                 error = error_from_rpc(rpc_error, peer=f"broker {self.broker_name}")
                 self.error = error
-                if error.reason in FATAL_REASONS:
+                if _is_final(error):
                     self._tried.set()
                     self._on_fatal(error)
                     return
@@ -262,3 +262,9 @@ class Attachment:
         elif kind == "consume_question":
             self._answers.consume(response.consume_question, self.broker_name, self.send)
         self._on_notice(self.broker_name, response)
+
+
+def _is_final(error: CallError) -> bool:
+    """Whether a refusal does not change; nor does that of a group deleted while it was away."""
+    gone = error.reason == "GROUP_NOT_FOUND" and "deleted" in error.metadata
+    return gone or error.reason in FATAL_REASONS

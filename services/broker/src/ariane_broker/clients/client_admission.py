@@ -63,8 +63,12 @@ class ClientAdmission:
         if sum(map(len, hello.producer_groups)) > PRODUCER_GROUPS_LENGTH_MAX:
             rule = f"must have at most {PRODUCER_GROUPS_LENGTH_MAX} characters in all"
             raise field_invalid("hello.producer_groups", rule)
-        await self._check(hello.memberships)
-        return self._table.attach(hello, address, outbox)
+        lost = self._groups.lost
+        lost.note_started(hello.client_id, hello.incarnation)
+        await self._check(hello.client_id, hello.memberships)
+        client = self._table.attach(hello, address, outbox)
+        lost.note_back(hello.client_id)
+        return client
 
     async def change_memberships(
         self, client: AttachedClient, memberships: tuple[Membership, ...]
@@ -75,10 +79,10 @@ class ClientAdmission:
             ServiceError: SUBSCRIPTION_CONFLICT, FILTER_EXPRESSION_INVALID, FIELD_INVALID or a
                 refusal of a group.
         """
-        await self._check(memberships)
+        await self._check(client.client_id, memberships)
         self._table.change_memberships(client, memberships)
 
-    async def _check(self, memberships: tuple[Membership, ...]) -> None:
+    async def _check(self, client_id: str, memberships: tuple[Membership, ...]) -> None:
         if len(memberships) > GROUPS_MAX:
             raise field_invalid("memberships", f"must be at most {GROUPS_MAX}")
         if len({membership.consumer_group for membership in memberships}) < len(memberships):
@@ -95,7 +99,9 @@ class ClientAdmission:
                 _check_word(subscription.topic, "memberships.subscriptions.topic")
                 check_filter(subscription.filter)
             broadcasting = membership.model is ConsumeModel.BROADCASTING
-            await self._groups.admit(membership.consumer_group, broadcasting=broadcasting)
+            await self._groups.admit(
+                membership.consumer_group, client_id=client_id, broadcasting=broadcasting
+            )
             if not broadcasting:
                 await self._make_topic(retry_topic(membership.consumer_group))
 

@@ -125,7 +125,7 @@ class OffsetChanges:
                 may undo it.
         """
         await in_turns(starmap(_check, enumerate(offsets)))
-        await self._group_changes.admit(consumer_group)
+        await self._group_changes.admit(consumer_group, client_id=client_id)
         storing = asyncio.ensure_future(
             self._store_all(consumer_group, client_id, offsets, durable=durable)
         )

@@ -275,6 +275,16 @@ def group_not_found(consumer_group: str) -> ServiceError:
     )
 
 
+def group_deleted(consumer_group: str) -> ServiceError:
+    """The group was deleted while this member of it was away."""
+    return ServiceError(
+        ErrorReason.ERROR_REASON_GROUP_NOT_FOUND,
+        f"group {consumer_group!r} was deleted while this member was away; a member that is "
+        "started anew may create it again",
+        {"consumer_group": consumer_group, "deleted": "true"},
+    )
+
+
 def group_exists(consumer_group: str) -> ServiceError:
     """A group with that name already exists."""
     return ServiceError(

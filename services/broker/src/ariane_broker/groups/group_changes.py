@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from ariane_broker.durable.whole_changes import make_whole
 from ariane_broker.errors.public_errors import (
     broadcasting_disabled,
+    group_deleted,
     group_limit_reached,
     group_name_illegal,
     group_not_found,
@@ -23,6 +24,7 @@ from ariane_broker.groups.consumer_groups import (
     GroupChange,
     GroupConfig,
 )
+from ariane_broker.groups.lost_members import LostMembers
 from ariane_record import IllegalName, check_group_name
 from ariane_servicekit import in_turns
 from ariane_servicekit.errors import ServiceError
@@ -50,6 +52,8 @@ class GroupChanges:
         ``copied`` waits until replicas have all changes. ``auto_create``: whether the first member
         creates its group.
         """
+        self.lost = LostMembers()
+        """The members that may miss the deletion of their group."""
         self._groups = groups
         self._save = save
         self._forget_offsets = forget_offsets
@@ -98,6 +102,7 @@ class GroupChanges:
             self._groups.get(consumer_group)
             await self._save_with(without=consumer_group)
             self._groups.remove(consumer_group)
+            self.lost.note_deleted(consumer_group)
             await self._forget_offsets(consumer_group)
 
         await self._change(remove)
@@ -112,8 +117,15 @@ class GroupChanges:
             await self._copied()  # As in a change: this call may repeat a deletion.
         self._groups.get(consumer_group)
 
-    async def admit(self, consumer_group: str, *, broadcasting: bool = False) -> None:
+    async def admit(
+        self, consumer_group: str, *, client_id: str = "", broadcasting: bool = False
+    ) -> None:
         """Let a member into a group, which is created if that is allowed; also if it is paused.
+
+        Args:
+            consumer_group: The group.
+            client_id: The member; empty for tools.
+            broadcasting: Whether it gets all messages.
 
         Raises:
             ServiceError: GROUP_NAME_ILLEGAL, GROUP_NOT_FOUND, GROUP_LIMIT_REACHED, or
@@ -121,6 +133,8 @@ class GroupChanges:
         """
         config = self._known(consumer_group)
         if config is None:
+            if self.lost.has_missed_deletion(client_id, consumer_group):
+                raise group_deleted(consumer_group)
             config = await self._change(lambda: self._find_or_make(consumer_group))
         if broadcasting and not config.broadcast_enabled:
             raise broadcasting_disabled(consumer_group)

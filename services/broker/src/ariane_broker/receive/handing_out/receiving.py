@@ -56,7 +56,7 @@ class Receiving:
         """
         filters = {topic: filter_for(each) for topic, each in order.filters.items()}
         self.hand_outs.queue_counts(order)
-        await self.group_changes.admit(order.group)
+        await self.group_changes.admit(order.group, client_id=order.client_id)
         self.group_changes.check_not_paused(order.group)
         self.clients.check_receive(order.group, order.client_id, order.filters, order.hold_seconds)
         self._check_nobody_owns(order.group)

@@ -81,6 +81,7 @@ class ClientServicer(ClientServiceServicer):
         self._conflicts = clients.conflicts
         self._locking = clients.locking
         self._farewell = clients.farewell
+        self._lost = clients.group_changes.lost
         self._members = clients.members
         self._producers = clients.producers
         self._operators = operators
@@ -290,9 +291,12 @@ class ClientServicer(ClientServiceServicer):
 
     def _let_go(self, client: AttachedClient, listening: asyncio.Task[None]) -> None:
         """Detach a client whose stream ends; a broken stream may mean that the client is dead."""
-        ended_here = self._admission.draining or not self._table.is_attached(client)
-        if not (client.has_said_goodbye or ended_here or _is_refused(listening)):
-            self._members.vanished(client)
+        if not (client.has_said_goodbye or _is_refused(listening)):
+            now = self._table.find(client.client_id)
+            if now is None or now is client:
+                self._lost.note_lost(client.client_id, client.incarnation)
+            if now is client and not self._admission.draining:
+                self._members.vanished(client)
         self._table.detach(client)
         self._farewell.heard(client)
 
