@@ -75,6 +75,7 @@ def broker_log(
     keeping=None,
     statistics=None,
     promises=None,
+    replicas=None,
 ):
     if sequences is None:
         sequences = ProducerSequences(now_ms=lambda: 0, expiry_ms=1000, stream_count_max=100)
@@ -87,6 +88,7 @@ def broker_log(
         cold_reads=cold_reads(),
         statistics=BrokerStatistics() if statistics is None else statistics,
         monotonic=lambda: 0.0,
+        replicas=replicas,
     )
 
 

@@ -193,10 +193,10 @@ MISTAKES: Final = (
         "decided-twice",
         "a transaction that was ended is forgotten, and may be ended again",
         _BROKER + "transactions/ending.py",
-        "            self.table.decided(\n"
-        "                Decision(half.transaction_id, half.topic, Outcome.COMMIT, "
+        "                self.table.decided(\n"
+        "                    Decision(half.transaction_id, half.topic, Outcome.COMMIT, "
         "commit_log_offset)\n"
-        "            )\n",
+        "                )\n",
         "",
     ),
     Planted(

@@ -8,6 +8,7 @@ import pytest
 
 from ariane_broker.topics.topic_table import TopicConfig
 from ariane_broker.transactions.ending import EndRequest, TransactionEnds
+from ariane_broker.transactions.recent_halves import RecentHalves
 from ariane_broker.transactions.transaction_records import (
     Decision,
     HalfMessage,
@@ -59,7 +60,12 @@ class Bench:
         log = self.log = broker_log(self.store, flushed_promise(self.flush.when_flushed))
         table = self.table = TransactionTable(decision_count_max=3)
         self.ends = TransactionEnds(
-            log, table, lambda topic: ORDERS, now_ms=lambda: 0, bytes_max=1000
+            log,
+            table,
+            lambda topic: ORDERS,
+            recent=RecentHalves(),
+            now_ms=lambda: 0,
+            bytes_max=1000,
         )
         encoder = BlockEncoder(HALF_TOPIC, size_bytes_max=1000)
         properties = half_properties("orders", 0, "pay", "t-1")

@@ -25,6 +25,7 @@ from ariane_broker.topics.topic_table import TopicConfig
 from ariane_broker.transactions.ending import EndRequest, TransactionEnds
 from ariane_broker.transactions.half_list import HalfList
 from ariane_broker.transactions.halves import HalfLimits, Halves
+from ariane_broker.transactions.recent_halves import RecentHalves
 from ariane_broker.transactions.transaction_records import Outcome
 from ariane_broker.transactions.transaction_table import TransactionTable
 from ariane_broker.transactions.upkeep import TransactionUpkeep
@@ -67,6 +68,21 @@ def half_row(transaction_id):
     encoder = BlockEncoder("orders", size_bytes_max=BYTES_MAX)
     encoder.add(transaction_id.encode(), unique_id=transaction_id, born_timestamp_ms=0)
     return Rows.one(encoder.finish(), 1, terms=RowTerms(half_group="pay"))
+
+
+def half_rows(transaction_ids):
+    return Rows.joined([half_row(transaction_id) for transaction_id in transaction_ids])
+
+
+def of_each(outcomes):
+    """The outcome of each half message: neighbours that were stored together have one."""
+    for outcome in outcomes:
+        if isinstance(outcome, Exception):
+            yield outcome
+            continue
+        appended, is_duplicate = outcome
+        places = zip(appended.first_queue_offsets, appended.starts, appended.edges[1:], strict=True)
+        yield from ((place, is_duplicate) for place in places)
 
 
 def result_of(outcomes):
@@ -120,6 +136,7 @@ class TransactionMachine(RuleBasedStateMachine):
     def start(self):
         self.store = Store.open(ROOT, self.config, disk=self.disk, clock=self.clock)
         self.table = TransactionTable(decision_count_max=3)
+        self.recent = RecentHalves()
         begin = self.store.min_offset
         if self.snapshot is not None:
             begin = self.table.load(self.snapshot())
@@ -138,13 +155,19 @@ class TransactionMachine(RuleBasedStateMachine):
         log = broker_log(DyingLog(self.store, dies_before, error), FlushedAtOnce(self.store))
         now_ms = self.clock.now_ms
         self.ends = TransactionEnds(
-            log, self.table, Topics().find, now_ms=now_ms, bytes_max=BYTES_MAX
+            log,
+            self.table,
+            Topics().find,
+            recent=self.recent,
+            now_ms=now_ms,
+            bytes_max=BYTES_MAX,
         )
         self.halves = Halves(
             log,
             self.table,
             Topics(),
             HalfLimits(BYTES_MAX, pending_count_max=100),
+            recent=self.recent,
             is_draining=lambda: False,
         )
         self.upkeep = TransactionUpkeep(
@@ -159,7 +182,7 @@ class TransactionMachine(RuleBasedStateMachine):
         self.list = HalfList(self.store, self.table, self.clock.now_ms)
 
     def send(self, transaction_id):
-        stored = result_of(self.halves.store_rows([half_row(transaction_id)], HOST))
+        stored = result_of(self.halves.store_rows(half_row(transaction_id), HOST))
         self.store.flush()
         return stored
 
@@ -280,8 +303,10 @@ class TransactionMachine(RuleBasedStateMachine):
         """Each is stored, was stored, or is refused for what it is."""
         self.compose(appends)
         transaction_ids = [name for name in transaction_ids if not self.is_out_of_mind(name)]
+        if not transaction_ids:
+            return
         try:
-            outcomes = self.halves.store_rows(list(map(half_row, transaction_ids)), HOST)
+            outcomes = list(of_each(self.halves.store_rows(half_rows(transaction_ids), HOST)))
         except PowerLost:
             self.kill()
             return
@@ -291,8 +316,11 @@ class TransactionMachine(RuleBasedStateMachine):
             if isinstance(outcome, Exception):
                 self.check_refusal(outcome, name)
                 continue
-            _, is_duplicate = outcome
+            (queue_offset, begin, end), is_duplicate = outcome
             assert is_duplicate is (self.known.get(name) == "pending")
+            half = self.table.find(name)
+            assert (half.queue_offset, half.commit_log_offset) == (queue_offset, begin)
+            assert begin < end
             self.known[name] = "pending"
 
     @rule(

@@ -4,8 +4,9 @@ A table is appended as a whole in one turn of the loop; then the call waits once
 promise. If one row of it is refused, was stored before, or asks for more than to be appended, each
 row goes alone, so that none affects another::
 
-    table --> all rows at once ---------------------------------------------> one outcome
-                 \_ a fault, a repeat, a delay, a demand, a half message --> row by row
+    table --> all rows at once -----------------------------------> one outcome
+                 \_ a fault, a repeat, a delay, a demand --------> row by row
+                 \_ half messages --------------------------------> side by side, then each alone
 
 A repeated row of an idempotent producer is not stored again: the call waits for the same promise,
 and returns the first result. No step here looks at a single message.
@@ -14,7 +15,7 @@ and returns the first result. No step here looks at a single message.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import groupby
 from typing import Final, Protocol
@@ -60,12 +61,13 @@ class HalfStore(Protocol):
     """Stores half messages."""
 
     def store_rows(
-        self, rows: Sequence[Rows], born_host: Host
+        self, rows: Rows, born_host: Host
     ) -> Sequence[tuple[Appended, bool] | Exception]:
         """Store half messages, each a row of one valid record.
 
         Returns:
-            Where each is stored and whether it had been stored before, or why it is not.
+            Where neighbouring ones are stored and whether they had been stored before, or why one
+            is not.
 
         Raises:
             StorePoisoned: The disk failed; some may be stored.
@@ -207,31 +209,36 @@ class AppendRecords:
 
     def _append_rows(self, rows: Rows, born_host: Host, outcomes: list[Outcome]) -> None:
         """Append rows at once, or else one by one; add their outcomes to the earlier ones."""
-        if len(rows) > 1:
-            try:
-                outcomes.append(self._append_at_once(rows, born_host))
-            except (_RowByRow, ServiceError, StorageError, OSError):
-                # One by one, the first gets what concerns all, as an error of the disk.
-                # Neighbouring half messages are stored together.
-                for is_half, neighbours in groupby(rows.each(), _is_half):
-                    for part in [list(neighbours)] if is_half else zip(neighbours):
-                        self._append_part(part, born_host, outcomes)
-        else:
-            self._append_part((rows,), born_host, outcomes)
+        if len(rows) == 1 or rows.are_halves:
+            self._append_part(rows, born_host, outcomes)
+            return
+        try:
+            outcomes.append(self._append_at_once(rows, born_host))
+        except (_RowByRow, ServiceError, StorageError, OSError):
+            # One by one, the first gets what concerns all, as an error of the disk.
+            # Neighbouring half messages are stored together.
+            for is_half, neighbours in groupby(rows.each(), _is_half):
+                for part in [Rows.joined(list(neighbours))] if is_half else neighbours:
+                    self._append_part(part, born_host, outcomes)
 
-    def _append_part(self, part: Sequence[Rows], born_host: Host, outcomes: list[Outcome]) -> None:
+    def _append_part(self, part: Rows, born_host: Host, outcomes: list[Outcome]) -> None:
         """Append a row alone, or half messages; add their outcomes to the earlier ones."""
         try:
-            if _is_half(part[0]):
+            if _is_half(part):
                 outcomes += self._append_halves(part, born_host)
             else:
-                outcomes.append(self._append_row(part[0], born_host))
+                outcomes.append(self._append_row(part, born_host))
         except StorePoisoned:
             if all(outcome.appended is None for outcome in outcomes):
                 raise store_poisoned() from None
             outcomes += [Outcome(error=store_poisoned())] * len(part)
         except (ServiceError, StorageError, OSError) as error:
-            outcomes.append(Outcome(error=self._service_error(error)))
+            if len(part) == 1:
+                outcomes.append(Outcome(error=self._service_error(error)))
+                return
+            # The fault of one is no matter of the others.
+            for each in part.each():
+                self._append_part(each, born_host, outcomes)
 
     def _append_at_once(self, rows: Rows, born_host: Host) -> Outcome:
         """Append several rows, all or none.
@@ -340,36 +347,46 @@ class AppendRecords:
             raise AssertionError("a row that continues its stream is no repeat")
         return _outcome(first_result(stored, stored_as), table, duplicate=True)
 
-    def _append_halves(self, rows: Sequence[Rows], born_host: Host) -> Iterator[Outcome]:
-        """Append half messages to the system topic where they wait for their outcomes."""
+    def _append_halves(self, rows: Rows, born_host: Host) -> list[Outcome]:
+        """Append half messages to the system topic where they wait for their outcomes.
+
+        Raises:
+            ServiceError: One of them cannot be a half message.
+            StorageError: Likewise.
+        """
         if self.halves is None:
             raise RuntimeError("a broker without a room for transactions")
-        faults = list(map(self._fault_of_half, rows))
-        sound = [row for row, fault in zip(rows, faults, strict=True) if fault is None]
-        stored = iter(self.halves.store_rows(sound, born_host))
-        for row, fault in zip(rows, faults, strict=True):
-            found = next(stored) if fault is None else fault
+        self._check_halves(rows)
+        outcomes: list[Outcome] = []
+        begin = 0
+        for found in self.halves.store_rows(rows, born_host):
             if isinstance(found, Exception):
-                yield Outcome(error=self._service_error(found))
-            else:
-                if not found[1]:
-                    charge_stored(row.topics, found[0].edges)
-                yield Outcome(found[0], duplicate=found[1], resized=True)
+                outcomes.append(Outcome(error=self._service_error(found)))
+                begin += 1
+                continue
+            appended, is_duplicate = found
+            end = begin + len(appended)
+            if not is_duplicate:
+                charge_stored(rows.topics[begin:end], appended.edges)
+            outcomes.append(Outcome(appended, duplicate=is_duplicate, resized=True))
+            begin = end
+        return outcomes
 
-    def _fault_of_half(self, row: Rows) -> Exception | None:
-        """Why a row cannot be a half message; None if it can."""
-        try:
-            table = _table_of(row)
-            if row.terms_of(0).delay is not None:
-                raise message_illegal(0, "a half message cannot be delayed")
-            if row.sequences[0] is not None or table.count != 1:
-                raise message_illegal(0, "a half message is one record in no stream")
-            check_sizes(table, self._body_bytes_max)
-            self._topics.check_table(table)
-            self._check_quotas(row)
-        except (ServiceError, StorageError) as fault:
-            return fault
-        return None
+    def _check_halves(self, rows: Rows) -> None:
+        """Refuse rows of which one cannot be a half message.
+
+        Raises:
+            ServiceError: Why.
+            StorageError: Likewise.
+        """
+        table = _table_of(rows)
+        if any(terms.delay is not None for terms in rows.terms or ()):
+            raise message_illegal(0, "a half message cannot be delayed")
+        if max(table.counts) > 1 or any(rows.sequences):
+            raise message_illegal(0, "a half message is one record in no stream")
+        check_sizes(table, self._body_bytes_max)
+        self._topics.check_table(table)
+        self._check_quotas(rows)
 
 
 def _is_half(row: Rows) -> bool:

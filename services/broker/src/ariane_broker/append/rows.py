@@ -72,6 +72,18 @@ class Rows:
         terms = (RowTerms(refusal=error),) * count
         return cls(topics, (0,) * count, None, (None,) * count, terms)
 
+    @classmethod
+    def joined(cls, rows: Sequence[Rows]) -> Rows:
+        """Lone rows side by side, all with records and terms; as plain as the first of them."""
+        return cls(
+            [each.topics[0] for each in rows],
+            [each.queue_ids[0] for each in rows],
+            RecordTable.joined([each.table for each in rows if each.table is not None]),
+            [each.sequences[0] for each in rows],
+            [each.terms_of(0) for each in rows],
+            rows[0].is_plain,
+        )
+
     def __len__(self) -> int:
         return len(self.topics)
 
@@ -87,6 +99,11 @@ class Rows:
     def have_demands(self) -> bool:
         """Whether some must be safer than the broker's own promise."""
         return self.terms is not None and any(each.demand is not None for each in self.terms)
+
+    @property
+    def are_halves(self) -> bool:
+        """Whether all are half messages."""
+        return self.terms is not None and all(each.half_group is not None for each in self.terms)
 
     def each(self) -> list[Rows]:
         """Each row alone."""

@@ -118,7 +118,7 @@ class BrokerLog:
         streams: NextBatches | None = None,
         sequences: Sequence[ProducerSequence | None] | None = None,
     ) -> Appended:
-        """Append a table, all rows or none; several rows only for topics of users.
+        """Append a table, all rows or none; several rows only for topics without a listener.
 
         Args:
             table: The records.

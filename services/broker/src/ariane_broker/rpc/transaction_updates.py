@@ -10,7 +10,7 @@ from typing import Final
 from ariane.broker.v1 import transaction_service_pb2 as transaction_pb
 from ariane_broker.log.broker_log import BrokerLog
 from ariane_broker.log.promise import Demand
-from ariane_broker.rpc.translation.transaction_wire import Reached, end_request, end_result
+from ariane_broker.rpc.translation.transaction_wire import Reached, end_request, fill_end_result
 from ariane_broker.transactions.ending import EndOutcome, EndRequest, TransactionEnds
 from ariane_servicekit.errors import ServiceError, field_invalid
 
@@ -77,10 +77,14 @@ class TransactionUpdates:
         ended: Sequence[EndOutcome | None],
         reached: Mapping[Demand | None, Reached],
     ) -> transaction_pb.UpdateTransactionsResponse:
-        return transaction_pb.UpdateTransactionsResponse(
-            ends=[
-                end_result(each, reached[request.demand], self.broker_name, self.service_error)
-                for request, each in zip(asked, ended, strict=True)
-                if each
-            ]
-        )
+        answer = transaction_pb.UpdateTransactionsResponse()
+        for request, each in zip(asked, ended, strict=True):
+            if each is not None:
+                fill_end_result(
+                    each,
+                    reached[request.demand],
+                    self.broker_name,
+                    self.service_error,
+                    answer.ends.add(),
+                )
+        return answer

@@ -1,11 +1,11 @@
 """Ends of transactions: the first outcome counts, and every later call returns it.
 
-The messages that a request commits are appended as one table for each queue: first the messages,
-then their op records. A message is in the log before its op record, and names its half message. So
-what a crash leaves of a table are whole messages of committed transactions, whose op records are
-written later; the other transactions keep waiting. All of it is appended in one turn of the loop;
-then the call waits for the broker's promise. An outcome that is no longer in memory is found in the
-log, by its op record.
+The messages that a request commits are appended as one table: first the messages, a row for each
+queue, then their op records. A message is in the log before its op record, and names its half
+message. So what a crash leaves of a table are whole messages of committed transactions, whose op
+records are written later; the other transactions keep waiting. All of it is appended in one turn of
+the loop; then the call waits for the broker's promise. An outcome that is no longer in memory is
+found in the log, by its op record.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field, replace
+from itertools import chain
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
@@ -28,6 +29,7 @@ from ariane_broker.log.cold_reads import QUERIES
 from ariane_broker.log.promise import Demand
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.topics.topic_table import TopicConfig
+from ariane_broker.transactions.recent_halves import RecentHalves
 from ariane_broker.transactions.stored_place import StoredPlace
 from ariane_broker.transactions.transaction_records import (
     Decision,
@@ -90,9 +92,6 @@ class Ended(NamedTuple):
 EndOutcome: TypeAlias = Ended | Exception
 """The outcome of ending a transaction, or the error that left it unknown."""
 
-_Destination: TypeAlias = tuple[str, int, Host]
-"""The common values of a block's messages: topic, queue, and the producer's address."""
-
 
 class _Commit(NamedTuple):
     """A half message that becomes visible."""
@@ -100,6 +99,7 @@ class _Commit(NamedTuple):
     position: int
     half: HalfMessage
     copy: RecordCopy
+    queue: QueueKey
 
 
 @dataclass(slots=True)
@@ -114,8 +114,8 @@ class _Ending:
     """What the log says of transactions that memory does not know."""
     ids: set[str] = field(default_factory=set)
     """The transactions that end in this turn."""
-    commits: dict[_Destination, list[_Commit]] = field(default_factory=dict)
-    """Half messages to commit, by destination."""
+    commits: dict[Host, list[_Commit]] = field(default_factory=dict)
+    """Half messages to commit, by the address of their producers."""
     rollbacks: dict[int, HalfMessage] = field(default_factory=dict)
     """Half messages to roll back, by place in the request."""
 
@@ -128,6 +128,7 @@ class TransactionEnds:
     table: TransactionTable
     find_topic: Callable[[str], TopicConfig | None]
     _: KW_ONLY
+    recent: RecentHalves
     now_ms: Callable[[], int]
     bytes_max: int
     """Bytes of messages that one turn of the loop may append."""
@@ -164,8 +165,8 @@ class TransactionEnds:
                 raise
             except (ServiceError, StorageError, OSError) as error:
                 ending.ended[position] = error
-        for destination, commits in ending.commits.items():
-            self._commit(destination, commits, ending)
+        for born_host, commits in ending.commits.items():
+            self._commit(born_host, commits, ending)
         if ending.rollbacks:
             self._roll_back(ending)
         return ending.ended
@@ -257,14 +258,14 @@ class TransactionEnds:
             return None
         if ending.left_bytes < 0 or half.commit_log_offset >= self.log.store.confirmed_offset:
             return None
-        copy = self.log.store.copy_at(half.commit_log_offset)
         config = self.find_topic(half.topic)
         if config is None:
             raise topic_not_found(half.topic)
+        copy = self.recent.take(half) or self.log.store.copy_at(half.commit_log_offset)
         ending.left_bytes -= len(copy.body)
-        destination = half.topic, queue_for(half, config), copy.born_host
-        commit = _Commit(position, half, committed_copy(copy, half))
-        ending.commits.setdefault(destination, []).append(commit)
+        queue = QueueKey(half.topic, queue_for(half, config))
+        commit = _Commit(position, half, committed_copy(copy, half), queue)
+        ending.commits.setdefault(copy.born_host, []).append(commit)
         ending.ids.add(transaction_id)
         return None
 
@@ -296,17 +297,17 @@ class TransactionEnds:
                 message = StoredPlace.of(fields) if fields.topic == request.topic else None
         return Ended(outcome, message, duplicate=True)
 
-    def _commit(
-        self, destination: _Destination, commits: Sequence[_Commit], ending: _Ending
-    ) -> None:
-        """Append messages to their queue, and their op records."""
-        topic, queue_id, born_host = destination
+    def _commit(self, born_host: Host, commits: Sequence[_Commit], ending: _Ending) -> None:
+        """Append messages to their queues, and their op records."""
         now_ms = self.now_ms()
-        copies = [each.copy for each in commits]
-        ops = [op_record(each.half, Outcome.COMMIT, now_ms) for each in commits]
-        queues = QueueKey(topic, queue_id), QueueKey(OP_TOPIC, SYSTEM_QUEUE_ID)
+        rows: dict[QueueKey, list[_Commit]] = {}
+        for each in commits:
+            rows.setdefault(each.queue, []).append(each)
+        ops = [op_record(each.half, Outcome.COMMIT, now_ms) for each in chain(*rows.values())]
+        copies = [(queue.topic, [each.copy for each in row]) for queue, row in rows.items()]
+        queues = *rows, QueueKey(OP_TOPIC, SYSTEM_QUEUE_ID)
         try:
-            table = copied_rows([(topic, copies), (OP_TOPIC, ops)])
+            table = copied_rows([*copies, (OP_TOPIC, ops)])
             appended = self.log.append_rows(table, queues, born_host)
         except StorePoisoned:
             raise
@@ -314,26 +315,29 @@ class TransactionEnds:
             if len(commits) > 1:
                 # Appended one by one, only the bad message fails.
                 for each in commits:
-                    self._commit(destination, [each], ending)
+                    self._commit(born_host, [each], ending)
                 return
             ending.ended[commits[0].position] = error
             return
-        for row, (position, half, copy) in enumerate(commits):
-            commit_log_offset = int(appended.starts[row])
-            self.table.decided(
-                Decision(half.transaction_id, half.topic, Outcome.COMMIT, commit_log_offset)
-            )
-            self.table.settled(half.queue_offset)
-            place = StoredPlace(
-                queue_id=queue_id,
-                queue_offset=appended.first_queue_offset + row,
-                commit_log_offset=commit_log_offset,
-                store_timestamp_ms=appended.store_timestamp_ms,
-                born_host=born_host,
-                store_host=self.log.store.config.store_host,
-                attempts=copy.attempts,
-            )
-            ending.ended[position] = Ended(Outcome.COMMIT, place, duplicate=False)
+        stamp, starts = appended.store_timestamp_ms, iter(appended.commit_log_offsets.tolist())
+        store_host = self.log.store.config.store_host
+        for first, row in zip(appended.first_queue_offsets, rows.values(), strict=False):
+            for queue_offset, (position, half, copy, queue) in enumerate(row, first):
+                commit_log_offset = next(starts)
+                self.table.decided(
+                    Decision(half.transaction_id, half.topic, Outcome.COMMIT, commit_log_offset)
+                )
+                self.table.settled(half.queue_offset)
+                place = StoredPlace(
+                    queue_id=queue.queue_id,
+                    queue_offset=queue_offset,
+                    commit_log_offset=commit_log_offset,
+                    store_timestamp_ms=stamp,
+                    born_host=born_host,
+                    store_host=store_host,
+                    attempts=copy.attempts,
+                )
+                ending.ended[position] = Ended(Outcome.COMMIT, place, duplicate=False)
 
     def _roll_back(self, ending: _Ending) -> None:
         """Append the op records of rollbacks, which are the decisions."""

@@ -6,9 +6,9 @@ other. Repeating is harmless: a half message that waits for its outcome is not s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Self, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from ariane_broker.append.rows import Rows
 from ariane_broker.append.topics_for_send import TopicsForSend
@@ -31,9 +31,11 @@ from ariane_broker.log.broker_log import BrokerLog
 from ariane_broker.log.promise import Demand
 from ariane_broker.topics.topic_changes import check_user_topic
 from ariane_broker.topics.topic_table import TopicConfig, TopicMessageType
+from ariane_broker.transactions.recent_halves import RecentHalves
 from ariane_broker.transactions.transaction_records import (
     TRANSACTION_PROPERTIES,
     HalfMessage,
+    encoded_half_properties,
     half_message_with,
     half_properties,
 )
@@ -41,12 +43,13 @@ from ariane_broker.transactions.transaction_table import TransactionTable
 from ariane_record import PropertyName
 from ariane_record.layout import CRC_PROPERTY_BYTES, PROPERTIES_BYTES_MAX, Host
 from ariane_record.names import HALF_TOPIC
+from ariane_record.single.addresses import ip_text
 from ariane_record.single.message import split_keys
-from ariane_record.single.properties import decode_properties, encode_properties
+from ariane_record.single.properties import decode_properties
 from ariane_record.single.record_copy import RecordCopy, copied_block, copied_bytes, copy_of
 from ariane_servicekit.errors import ServiceError
 from ariane_storage.errors import StorageError, StorePoisoned
-from ariane_storage.writing.append import Appended
+from ariane_storage.writing.append import Appended, packed_host
 
 _TYPES: Final = frozenset(
     {TopicMessageType.UNSPECIFIED, TopicMessageType.MIXED, TopicMessageType.TRANSACTION}
@@ -68,50 +71,57 @@ class HalfRequest(NamedTuple):
     """The queue it is for."""
     producer_group: str
     """The group whose members can be asked."""
+    unique_id: str
+    """The unique id of the message, which becomes that of the transaction."""
     copy: RecordCopy
     """The message, as the producer's record has it."""
     properties: Mapping[str, str]
     """Its properties."""
-    demand: Demand | None = None
+    demand: Demand | None
     """The level to reach, where that is more than the broker's own; or None."""
 
-    @property
-    def unique_id(self) -> str:
-        """The unique id of the message, which becomes that of the transaction."""
-        return self.properties.get(PropertyName.UNIQUE_ID, "")
-
-    @classmethod
-    def of(cls, row: Rows) -> Self | ServiceError:
-        """The half message that is the only record of a valid row, or why it is none."""
-        terms = row.terms_of(0)
-        if row.table is None or terms.half_group is None:
-            raise AssertionError("only for rows with a half message")
-        copy = copy_of(row.table.records, verify=False)
-        properties = decode_properties(copy.properties)
-        reserved = _RESERVED.intersection(properties)
-        if reserved:
-            return message_illegal(0, f"property {min(reserved)!r} belongs to the system")
-        if PropertyName.UNIQUE_ID not in properties:
-            return message_illegal(0, "a half message needs a unique id")
-        return cls(
-            row.topics[0], row.queue_ids[0], terms.half_group, copy, properties, terms.demand
-        )
-
-    def record(self) -> RecordCopy:
+    def record(self, born_host: Host) -> RecordCopy:
         """The record in which it waits.
+
+        Args:
+            born_host: The producer's address, as the store will have it.
 
         Raises:
             ServiceError: MESSAGE_ILLEGAL: there is no room for the properties of the system.
         """
-        own = half_properties(self.topic, self.queue_id, self.producer_group, self.unique_id)
-        properties = self.copy.properties + encode_properties(own)
+        own = encoded_half_properties(
+            self.topic, self.queue_id, self.producer_group, self.unique_id
+        )
+        properties = self.copy.properties + own
         if len(properties) > PROPERTIES_BYTES_MAX - CRC_PROPERTY_BYTES:
             raise message_illegal(0, f"properties of {len(properties)} bytes are too many")
-        return self.copy._replace(properties=properties)
+        return self.copy._replace(properties=properties, born_host=born_host)
+
+
+def _requests_of(rows: Rows) -> Iterator[HalfRequest | ServiceError]:
+    """The half messages of rows of one valid record each, or why one is none."""
+    if rows.table is None or rows.terms is None:
+        raise AssertionError("only for rows with half messages")
+    records, begin = memoryview(rows.table.records), 0
+    columns = zip(rows.topics, rows.queue_ids, rows.terms, rows.table.sizes.tolist(), strict=True)
+    for topic, queue_id, terms, size in columns:
+        copy = copy_of(records[begin : begin + size], verify=False)
+        begin += size
+        properties = decode_properties(copy.properties)
+        unique_id = properties.get(PropertyName.UNIQUE_ID)
+        if not _RESERVED.isdisjoint(properties):
+            name = min(_RESERVED.intersection(properties))
+            yield message_illegal(0, f"property {name!r} belongs to the system")
+        elif unique_id is None:
+            yield message_illegal(0, "a half message needs a unique id")
+        else:
+            group = terms.half_group or ""
+            yield HalfRequest(topic, queue_id, group, unique_id, copy, properties, terms.demand)
 
 
 HalfOutcome: TypeAlias = tuple[Appended, bool] | Exception
-"""Where a half message waits, and whether it had been stored before; or why it is not stored."""
+"""Where half messages wait, each a row, and whether they had been stored before; or why one is not
+stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,15 +144,17 @@ class Halves:
         topics: TopicsForSend,
         limits: HalfLimits,
         *,
+        recent: RecentHalves,
         is_draining: Callable[[], bool],
     ) -> None:
         self._log = log
+        self._recent = recent
         self._table = table
         self._topics = topics
         self._limits = limits
         self._is_draining = is_draining
 
-    def store_rows(self, rows: Sequence[Rows], born_host: Host) -> list[HalfOutcome]:
+    def store_rows(self, rows: Rows, born_host: Host) -> list[HalfOutcome]:
         """Store half messages, each a row of one valid record, without waiting for the promise.
 
         Args:
@@ -150,7 +162,8 @@ class Halves:
             born_host: The producer's address as the broker sees it.
 
         Returns:
-            Where each waits and whether it had been stored before, or why it is not stored:
+            Where each waits and whether it had been stored before, or why it is not stored; of
+                neighbours that were stored together, as one:
                 SERVICE_DRAINING, TRANSACTION_DECIDED if it has an outcome already,
                 TRANSACTION_FOREIGN, SERVICE_BUSY if too many wait for theirs, TOO_FEW_IN_SYNC for
                 its demand, MESSAGE_ILLEGAL for a property of the system, or the errors of an
@@ -159,10 +172,12 @@ class Halves:
         Raises:
             StorePoisoned: The disk failed; some may be stored.
         """
-        open_block = _OpenBlock(self._log, self._table, born_host, self._limits.call_bytes_max)
-        outcomes: dict[int, HalfOutcome] = {}
+        open_block = _OpenBlock(
+            self._log, self._table, self._recent, born_host, bytes_max=self._limits.call_bytes_max
+        )
+        outcomes = open_block.outcomes
         configs: dict[tuple[str, str], TopicConfig | ServiceError] = {}
-        for position, request in enumerate(map(HalfRequest.of, rows)):
+        for position, request in enumerate(_requests_of(rows)):
             if isinstance(request, ServiceError):
                 outcomes[position] = request
                 continue
@@ -174,8 +189,7 @@ class Halves:
             except ServiceError as error:
                 outcomes[position] = error
         open_block.append()
-        outcomes |= open_block.outcomes
-        return [outcomes[position] for position in range(len(rows))]
+        return [outcomes[position] for position in sorted(outcomes)]
 
     def _take(
         self,
@@ -191,8 +205,7 @@ class Halves:
             open_block.append()  # The request has it twice: the second is a repeat of the first.
         stored = self._stored(request)
         if stored is not None:
-            # The promise for a place in a record is that for the whole record.
-            open_block.outcomes[position] = _place(stored, stored.commit_log_offset + 1), True
+            open_block.outcomes[position] = _place(stored), True
             return
         if request.demand is not None:
             self._log.promises.check(request.demand)
@@ -242,22 +255,34 @@ class Halves:
         return config
 
 
+_Placed: TypeAlias = tuple[int, HalfRequest, RecordCopy]
+"""A half message with its place in the request, and the record in which it will wait."""
+
+
 class _OpenBlock:
     """The half messages of a request that are appended next, as one block."""
 
     def __init__(
-        self, log: BrokerLog, table: TransactionTable, born_host: Host, bytes_max: int
+        self,
+        log: BrokerLog,
+        table: TransactionTable,
+        recent: RecentHalves,
+        born_host: Host,
+        *,
+        bytes_max: int,
     ) -> None:
         self._log = log
         self._table = table
-        self._born_host = born_host
+        self._recent = recent
+        # An IPv4-mapped IPv6 address is stored as IPv4.
+        self._born_host: Host = ip_text(packed_host(born_host)), born_host[1]
         self._bytes_max = bytes_max
         self._size_bytes = 0
-        self._placed: list[tuple[int, HalfRequest, RecordCopy]] = []
+        self._placed: list[_Placed] = []
         self.ids: set[str] = set()
         """Unique ids of the half messages in the open block."""
         self.outcomes: dict[int, HalfOutcome] = {}
-        """Outcomes of those before, by their places in the request."""
+        """Outcomes so far, by their places in the request; of neighbours, by that of the first."""
 
     def add(self, position: int, request: HalfRequest) -> None:
         """Add a half message to the open block, or to the next one.
@@ -265,7 +290,7 @@ class _OpenBlock:
         Raises:
             ServiceError: MESSAGE_ILLEGAL.
         """
-        record = request.record()
+        record = request.record(self._born_host)
         size_bytes = copied_bytes(HALF_TOPIC, record)
         if size_bytes > self._bytes_max:
             rule = f"record of {size_bytes} bytes; a block takes {self._bytes_max}"
@@ -282,36 +307,65 @@ class _OpenBlock:
         Raises:
             StorePoisoned: The disk failed.
         """
-        if not self._placed:
-            return
         placed, self._placed, self._size_bytes = self._placed, [], 0
         self.ids.clear()
-        block = copied_block(HALF_TOPIC, [record for *_, record in placed])
+        if placed:
+            self._append(placed)
+
+    def _append(self, placed: Sequence[_Placed]) -> None:
         try:
+            block = copied_block(HALF_TOPIC, [record for *_, record in placed])
             appended = self._log.append(block, born_host=self._born_host)
         except StorePoisoned:
             raise
-        except StorageError as error:
-            self.outcomes |= dict.fromkeys((position for position, *_ in placed), error)
+        except (StorageError, ServiceError) as error:
+            if len(placed) == 1:
+                self.outcomes[placed[0][0]] = error
+                return
+            # Appended one by one, only the bad message fails.
+            for each in placed:
+                self._append([each])
             return
-        ends = *appended.starts[1:], appended.next_commit_log_offset
-        for row, (position, request, _) in enumerate(placed):
+        first, stamp = appended.first_queue_offset, appended.store_timestamp_ms
+        starts = appended.commit_log_offsets.tolist()
+        for row, (start, (_, request, record)) in enumerate(zip(starts, placed, strict=True)):
+            keys = request.properties.get(PropertyName.KEYS)
             half = HalfMessage(
                 transaction_id=request.unique_id,
                 topic=request.topic,
                 queue_id=request.queue_id,
                 producer_group=request.producer_group,
-                queue_offset=appended.first_queue_offset + row,
-                commit_log_offset=int(appended.starts[row]),
-                store_timestamp_ms=appended.store_timestamp_ms,
-                keys=split_keys(request.properties.get(PropertyName.KEYS, "")),
+                queue_offset=first + row,
+                commit_log_offset=start,
+                store_timestamp_ms=stamp,
+                keys=split_keys(keys) if keys else (),
             )
-            half = half_message_with(request.properties, half)
-            self._table.stored(half)
-            self.outcomes[position] = _place(half, int(ends[row])), False
+            self._table.stored(half_message_with(request.properties, half))
+            self._recent.keep(half, record)
+        edges = [*starts, appended.next_commit_log_offset]
+        for begin, end in _neighbours([position for position, *_ in placed]):
+            places = Appended(
+                range(first + begin, first + end),
+                (1,) * (end - begin),
+                edges[begin : end + 1],
+                stamp,
+                starts[begin:end],
+            )
+            self.outcomes[placed[begin][0]] = places, False
 
 
-def _place(half: HalfMessage, end: int) -> Appended:
-    """Where a half message waits: its record, to its end or a place in it."""
+def _neighbours(positions: Sequence[int]) -> Iterable[tuple[int, int]]:
+    """Begin and end of the ascending positions that lie side by side: all, or each alone."""
+    count = len(positions)
+    if positions[-1] - positions[0] == count - 1:
+        return ((0, count),)
+    return zip(range(count), range(1, count + 1), strict=True)
+
+
+def _place(half: HalfMessage) -> Appended:
+    """Where a half message waits that was stored before.
+
+    The promise for a place in a record is that for the whole record.
+    """
     begin = half.commit_log_offset
-    return Appended.of_row(half.queue_offset, (begin, end), half.store_timestamp_ms, (begin,))
+    return Appended.of_row(half.queue_offset, (begin, begin + 1), half.store_timestamp_ms, (begin,))

@@ -15,6 +15,7 @@ from ariane_broker.transactions.checking import TransactionChecks
 from ariane_broker.transactions.ending import TransactionEnds
 from ariane_broker.transactions.half_list import HalfList
 from ariane_broker.transactions.halves import HalfLimits, Halves
+from ariane_broker.transactions.recent_halves import RecentHalves
 from ariane_broker.transactions.transaction_table import TransactionTable
 from ariane_broker.transactions.upkeep import TransactionUpkeep
 from ariane_servicekit import Loop
@@ -45,17 +46,23 @@ def transactions_room(
     table = TransactionTable(decision_count_max=settings.transaction_outcomes_max)
     log.log_states.keep(table, "config/transactions.json")
     broker_log = log.broker_log
-    call_bytes_max = call_bytes_of(settings)
+    call_bytes_max, recent = call_bytes_of(settings), RecentHalves()
     halves = Halves(
         broker_log,
         table,
         append.topics_for_send,
         HalfLimits(call_bytes_max, settings.half_messages_max),
+        recent=recent,
         is_draining=lambda: append.append_records.draining,
     )
     append.append_records.halves = halves
     ends = TransactionEnds(
-        broker_log, table, state.topics.find, now_ms=clock.now_ms, bytes_max=call_bytes_max
+        broker_log,
+        table,
+        state.topics.find,
+        recent=recent,
+        now_ms=clock.now_ms,
+        bytes_max=call_bytes_max,
     )
     log.keeping.keep_needed(lambda: table.needed_from)
     upkeep = TransactionUpkeep(

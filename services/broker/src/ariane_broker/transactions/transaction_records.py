@@ -16,11 +16,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import lru_cache
 from typing import Final
 
 from ariane_record import PropertyName, RecordFields, SystemFlag
 from ariane_record.checksums.checksum import masked_crc32
-from ariane_record.layout import TRANSACTION_MASK
+from ariane_record.layout import PROPERTY_VALUE_END, TRANSACTION_MASK
 from ariane_record.names import HALF_TOPIC
 from ariane_record.single.message import EMPTY_HOST
 from ariane_record.single.properties import encode_properties
@@ -47,8 +48,13 @@ TRANSACTION_PROPERTIES: Final = frozenset(
 )
 """Properties that the broker writes on its own records; producers may not set them."""
 
+_ID: Final = "?"
+"""Stands for the id of a transaction."""
+
+_ID_END: Final = _ID.encode() + PROPERTY_VALUE_END
+
 _COMMITTED: Final = int(SystemFlag.TRANSACTION_COMMIT)
-_NOTES_OF_HALF: Final = (FIRST_STORED_PROPERTY, PARKED_PROPERTY)
+_NOTES_OF_HALF: Final = frozenset({FIRST_STORED_PROPERTY, PARKED_PROPERTY})
 _FURTHER_PROPERTIES: Final = frozenset({IMMUNITY_PROPERTY, FIRST_STORED_PROPERTY, PARKED_PROPERTY})
 
 
@@ -59,7 +65,8 @@ class Outcome(StrEnum):
     ROLLBACK = "ROLLBACK"
 
 
-@dataclass(frozen=True, slots=True)
+# Never changed; not frozen, because making it would take more than twice as long.
+@dataclass(slots=True)
 class HalfMessage:
     """A half message without an outcome."""
 
@@ -85,7 +92,8 @@ class HalfMessage:
     """Whether it is parked after too many checks."""
 
 
-@dataclass(frozen=True, slots=True)
+# Likewise.
+@dataclass(slots=True)
 class Decision:
     """The outcome of a transaction, and where the log has it."""
 
@@ -110,6 +118,20 @@ def half_properties(
         PropertyName.PRODUCER_GROUP: producer_group,
         PropertyName.TRANSACTION_ID: transaction_id,
     }
+
+
+@lru_cache(maxsize=4096)
+def _half_front(topic: str, queue_id: int, producer_group: str) -> bytes:
+    """``half_properties``, encoded up to the id of the transaction, which is the last value."""
+    return encode_properties(half_properties(topic, queue_id, producer_group, _ID))[: -len(_ID_END)]
+
+
+def encoded_half_properties(
+    topic: str, queue_id: int, producer_group: str, transaction_id: str
+) -> bytes:
+    """``half_properties``, encoded: most messages share all but their ids."""
+    front = _half_front(topic, queue_id, producer_group)
+    return front + transaction_id.encode() + PROPERTY_VALUE_END
 
 
 def half_message_of(
@@ -199,14 +221,21 @@ def committed_transaction_id(fields: RecordFields) -> str:
 def op_record(half: HalfMessage, outcome: Outcome, now_ms: int) -> RecordCopy:
     """Make the op record of a half message whose transaction has ended."""
     body = str(half.queue_offset).encode()
+    front = _op_front(half.topic, outcome)
+    encoded = front + half.transaction_id.encode() + PROPERTY_VALUE_END
+    return RecordCopy(body, masked_crc32(body), encoded, 0, 0, now_ms, EMPTY_HOST, 0, 0)
+
+
+@lru_cache(maxsize=4096)
+def _op_front(topic: str, outcome: Outcome) -> bytes:
+    """The properties of an op record, encoded up to the id of its transaction."""
     properties = {
-        PropertyName.REAL_TOPIC: half.topic,
+        PropertyName.REAL_TOPIC: topic,
         OUTCOME_PROPERTY: outcome,
         PropertyName.TAGS: OP_TAG,
-        PropertyName.UNIQUE_ID: half.transaction_id,
+        PropertyName.UNIQUE_ID: _ID,
     }
-    encoded = encode_properties(properties)
-    return RecordCopy(body, masked_crc32(body), encoded, 0, 0, now_ms, EMPTY_HOST, 0, 0)
+    return encode_properties(properties)[: -len(_ID_END)]
 
 
 def superseded_record(half_queue_offset: int, now_ms: int) -> RecordFields:

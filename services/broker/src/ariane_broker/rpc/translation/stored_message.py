@@ -36,7 +36,7 @@ from ariane_broker.rpc.translation.reply_address import (
     reply_address_of,
     reply_properties,
 )
-from ariane_broker.rpc.translation.wire_time import milliseconds_of, time_of
+from ariane_broker.rpc.translation.wire_time import milliseconds_of, set_time, time_of
 from ariane_broker.topics.topic_table import TopicMessageType
 from ariane_broker.transactions.stored_place import StoredPlace
 from ariane_broker.transactions.transaction_records import TRANSACTION_PROPERTIES
@@ -235,17 +235,27 @@ def message_of_topic(record: bytes, name: str, broker_name: str) -> Message:
 
 def position_of(fields: RecordFields | StoredPlace, broker_name: str) -> StoredPosition:
     """Where and when a message was stored, as a message of the contract."""
+    position = StoredPosition()
+    fill_position(fields, broker_name, position)
+    return position
+
+
+def fill_position(
+    fields: RecordFields | StoredPlace, broker_name: str, position: StoredPosition
+) -> None:
+    """Say in an empty message of the contract where and when a message was stored.
+
+    Field by field: that costs a third of what it takes to make one and copy it into an answer.
+    """
     host, port = fields.born_host
-    return StoredPosition(
-        broker_name=broker_name,
-        queue_id=fields.queue_id,
-        queue_offset=fields.queue_offset,
-        commit_log_offset=fields.commit_log_offset,
-        store_time=time_of(fields.store_timestamp_ms),
-        producer_address=f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
-        delivery_attempt=fields.attempts,
-        message_id=encode_offset_message_id(fields.store_host, fields.commit_log_offset),
-    )
+    position.broker_name = broker_name
+    position.queue_id = fields.queue_id
+    position.queue_offset = fields.queue_offset
+    position.commit_log_offset = fields.commit_log_offset
+    set_time(position.store_time, fields.store_timestamp_ms)
+    position.producer_address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    position.delivery_attempt = fields.attempts
+    position.message_id = encode_offset_message_id(fields.store_host, fields.commit_log_offset)
 
 
 def _expire_time(text: str) -> Timestamp | None:

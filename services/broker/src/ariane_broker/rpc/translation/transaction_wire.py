@@ -12,7 +12,7 @@ from ariane_broker.clients.outbox import TransactionAsked
 from ariane_broker.errors.public_errors import block_corrupted
 from ariane_broker.log.promise import AcknowledgedLevel
 from ariane_broker.rpc.translation.level_wire import LEVELS, demand_of
-from ariane_broker.rpc.translation.stored_message import message_of_topic, position_of
+from ariane_broker.rpc.translation.stored_message import fill_position, message_of_topic
 from ariane_broker.rpc.translation.table_wire import INT32, INT64, UINT8, column_of
 from ariane_broker.rpc.translation.wire_time import span_of, time_of
 from ariane_broker.spark_batches.records.batch_records import AttemptKey, BatchKey, StageRequest
@@ -97,20 +97,25 @@ def end_request(end: transaction_pb.TransactionToEnd) -> EndRequest:
     )
 
 
-def end_result(
-    ended: EndOutcome, reached: Reached, broker_name: str, service_error: ServiceErrorOf
-) -> transaction_pb.TransactionEndResult:
-    """The outcome of ending a transaction."""
+def fill_end_result(
+    ended: EndOutcome,
+    reached: Reached,
+    broker_name: str,
+    service_error: ServiceErrorOf,
+    result: transaction_pb.TransactionEndResult,
+) -> None:
+    """Say in an empty result what became of the end of a transaction."""
     if isinstance(ended, Exception):
-        return transaction_pb.TransactionEndResult(error=status_of(service_error(ended)))
+        result.error.CopyFrom(status_of(service_error(ended)))
+        return
     if isinstance(reached, ServiceError):
-        return transaction_pb.TransactionEndResult(error=status_of(reached))
-    return transaction_pb.TransactionEndResult(
-        outcome=OUTCOMES[ended.outcome],
-        position=None if ended.place is None else position_of(ended.place, broker_name),
-        acknowledged_level=LEVELS[reached],
-        duplicate=ended.duplicate,
-    )
+        result.error.CopyFrom(status_of(reached))
+        return
+    result.outcome = OUTCOMES[ended.outcome]
+    if ended.place is not None:
+        fill_position(ended.place, broker_name, result.position)
+    result.acknowledged_level = LEVELS[reached]
+    result.duplicate = ended.duplicate
 
 
 def stage_request(request: StageBatchRecordsRequest) -> StageRequest:
