@@ -19,7 +19,7 @@ PATH = (
 )
 """From the application to the network, which begins at the last: who follows a send reads these."""
 
-BESIDE = {"clock", "message"}
+BESIDE = {"clock", "message", "timestamps"}
 """What tells the time, and the types of the application: nothing to follow."""
 
 

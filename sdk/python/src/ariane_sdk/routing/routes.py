@@ -454,9 +454,10 @@ async def address_for_send(routes: Routes, topic: str, broker_name: str) -> str:
         ServiceUnavailable: The broker does not have the topic now.
         RouteNotFound: As ``Routes.get_for_send``; so with NameServersUnreachable.
     """
-    broker = (await routes.get_for_send(topic)).broker(broker_name)
-    if broker is None or not broker.primary_address:
+    route = routes.known.get(topic) or await routes.get_for_send(topic)
+    address = route.primary_addresses.get(broker_name, "")
+    if not address:
         raise ServiceUnavailable(
             f"broker {broker_name} does not carry {topic!r} now", retriable=True
         )
-    return broker.primary_address
+    return address

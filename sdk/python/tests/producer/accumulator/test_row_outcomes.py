@@ -5,6 +5,7 @@ import weakref
 from random import Random
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from google.rpc.status_pb2 import Status
 from hypothesis import given
@@ -129,8 +130,16 @@ def queue_of(message):
     return MessageQueue(f"topic-{message[0]}", "broker-a", message[0] % 3)
 
 
-@given(messages=sends, sequenced=st.booleans(), unlucky=st.integers(0, 5))
-def test_everybody_is_told_where_the_message_is_or_keeps_it(messages, sequenced, unlucky):
+@given(
+    messages=sends,
+    sequenced=st.booleans(),
+    unlucky=st.integers(0, 5),
+    repeated=st.integers(0, 5),
+    resized=st.booleans(),
+)
+def test_everybody_is_told_where_the_message_is_or_keeps_it(
+    messages, sequenced, unlucky, repeated, resized
+):
     async def check():
         side = Side(messages, sequenced=sequenced)
         request = call_of(side.request())
@@ -139,11 +148,16 @@ def test_everybody_is_told_where_the_message_is_or_keeps_it(messages, sequenced,
         refused = rows[unlucky] if unlucky < len(rows) else None
         if refused is not None:
             results[unlucky] = RowResult(error=Status(code=14))
+        if repeated < len(rows) and repeated != unlucky:
+            results[repeated].duplicate = True
         side.futures[0].cancel()
         waiting = [asyncio.create_task(row.wait_settled()) for row in rows if row is not refused]
         await asyncio.sleep(0)
 
-        failed = settle(side, table_result_of(results))
+        answer = table_result_of(results)
+        if resized:
+            answer.commit_log_offsets = np.arange(7, 7 + len(messages)).tobytes()
+        failed = settle(side, answer)
         assert [row for row, _ in failed] == [refused] * (refused is not None)
         await asyncio.wait_for(asyncio.gather(*waiting), 60)
         seen = dict.fromkeys(rows, 0)
@@ -157,7 +171,12 @@ def test_everybody_is_told_where_the_message_is_or_keeps_it(messages, sequenced,
             assert result.message_queue == row.queue
             assert result.queue_offset == 1000 * rows.index(row) + place
             start = sum(np_int32s(batch.record_sizes)[:place])
-            assert result.commit_log_offset == (rows.index(row) << 33) + start
+            before = sum(len(each.key_counts) for each in request.rows[: rows.index(row)])
+            log_offset = 7 + before + place if resized else (rows.index(row) << 33) + start
+            assert result.commit_log_offset == log_offset
+            assert result.duplicate is (rows.index(row) == repeated)
+            assert result.acknowledged_level == 1
+            assert result.broker_address == ADDRESS
             assert result.unique_id.encode() in batch.records[start:]
         if refused is not None:
             # It is sent again as it was.

@@ -79,6 +79,8 @@ class Row:
     """The topic of all messages."""
     pinned: bool = field(init=False)
     """Whether the row must go to its queue, in order with others for it."""
+    in_order: bool = field(init=False)
+    """Whether only one row of its queue may be in flight. Half messages have no order yet."""
     count_max: int = field(init=False, default=NO_MAX)
     """Number of messages after which messages for any queue go on to the next queue."""
     open: bool = field(init=False, default=True)
@@ -135,6 +137,7 @@ class Row:
     def __post_init__(self, sequenced: bool) -> None:
         self.topic = self.queue.topic
         self.pinned = self.choose_other is None
+        self.in_order = not self.half_of and (self.pinned or sequenced)
         self.sequence_bytes = SEQUENCE_BYTES if sequenced else 0
 
     @property
@@ -142,11 +145,6 @@ class Row:
         """Whether any queue will do: the row is not pinned, and surely not stored yet."""
         stays = self.pinned or self.sequence is not None or (self.half_of and self.maybe_stored)
         return not stays
-
-    @property
-    def in_order(self) -> bool:
-        """Whether only one row of its queue may be in flight. Half messages have no order yet."""
-        return not self.half_of and (self.pinned or self.sequence_bytes > 0)
 
     @property
     def stored_once(self) -> bool:
@@ -291,6 +289,10 @@ class Row:
             duplicate=stored.duplicate,
             recall_handles=self._recall_handles(unique_ids) if self.kind < AT_ONCE else None,
         )
+        self.give(results)
+
+    def give(self, results: Sequence[SendResult]) -> None:
+        """Give every sender its result."""
         for (_, _, _, future, _, _), result in zip(self.messages, results, strict=True):
             if future is not None and not future.done():
                 future.set_result(result)

@@ -80,7 +80,8 @@ class Intake:
             IllegalArgument: The message or its options break a rule.
             SendError: The message was not acknowledged.
         """
-        await self._unsettled.wait_for_room()
+        if self._unsettled.crowded:
+            await self._unsettled.wait_for_room()
         future = self.take(message, options)
         try:
             return await future
@@ -326,8 +327,6 @@ class Intake:
         self._unsettled.size_bytes += row.add(body, properties, born_ms, future, time_ms, kept)
         if message.properties:
             note_span(row, message)
-        elif not message.message_group and not message.keys:
-            info.properties.of_tag(message.tag)  # So that later ones are taken as usual ones.
         return row
 
     def _info(self, topic: str) -> TopicInfo:

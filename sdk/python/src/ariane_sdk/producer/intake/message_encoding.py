@@ -78,6 +78,7 @@ class MessageEncoding:
         """
         body, system_flag = message.body, 0
         pairs = message.stored_properties
+        unique_id = message.unique_id if isinstance(message, RelayedMessage) else ""
         if message.expire_after is not None:
             at_ms = self._clock.now_ms() + expiry_ms(message)
             pairs = {**pairs, PropertyName.EXPIRES_AT: str(at_ms)}
@@ -85,16 +86,20 @@ class MessageEncoding:
             body, system_flag = self.packing.packed(body)
         if message.expire_after is not None:
             system_flag |= SystemFlag.EXPIRES
+        is_usual = message.keys == () and message.message_group == "" and message.flag == 0
         try:
-            properties = topic.encode(
-                tag=message.tag,
-                keys=message.keys,
-                properties=pairs,
-                message_group=message.message_group,
-                flag=message.flag,
-                system_flag=system_flag,
-                unique_id=message.unique_id if isinstance(message, RelayedMessage) else "",
-            )
+            if is_usual and not (pairs or system_flag or unique_id):
+                properties = topic.of_tag(message.tag)
+            else:
+                properties = topic.encode(
+                    tag=message.tag,
+                    keys=message.keys,
+                    properties=pairs,
+                    message_group=message.message_group,
+                    flag=message.flag,
+                    system_flag=system_flag,
+                    unique_id=unique_id,
+                )
         except RecordError as error:
             raise refusal_of(error) from error
         return body if type(body) is bytes else bytes(memoryview(body)), properties

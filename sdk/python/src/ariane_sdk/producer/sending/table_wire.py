@@ -11,8 +11,9 @@ others are recorded nowhere.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
-from itertools import accumulate, islice
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, chain, islice, repeat
+from operator import add
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 
 from ariane.broker.v1.send_service_pb2 import (
     AppendRecordsRequest,
+    AppendRowResult,
     AppendTable,
     AppendTableResult,
 )
@@ -37,8 +39,10 @@ from ariane_record.single.wire_fields import (
 )
 from ariane_sdk.checks.delay import AFTER_DELAYS, AT_ONCE, AT_TIMES
 from ariane_sdk.errors import CallError
-from ariane_sdk.message import AcknowledgedLevel, Message
+from ariane_sdk.message import AcknowledgedLevel, Message, SendResult, send_results
+from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.net.status import error_from_status
+from ariane_sdk.net.timestamps import timestamp_ms
 from ariane_sdk.producer.accumulator.row import Row
 from ariane_sdk.producer.accumulator.send_results import StoredRow
 
@@ -49,6 +53,7 @@ _LEVEL_MAX: Final = 255
 """Brokers cut higher levels to their highest one, which is far below."""
 
 _NO_STREAM: Final = -1
+_NOWHERE: Final = MessageQueue("", "", 0)
 _LEVELS: Final = {level.value: level for level in AcknowledgedLevel}
 """By their numbers in the contract."""
 
@@ -211,48 +216,89 @@ def settle_rows(
     """
     counts = [row.count for row in sent.rows]
     places = _places(result, len(counts), sum(counts))
-    others = {each.row: each for each in result.rows} if result.rows else None
-    encoded = sent.encoded
-    sizes: Sequence[int] = () if encoded is None else encoded.sizes
-    ids = [] if sent.unique_ids is None else sent.unique_ids.texts()
-    level = _LEVELS[result.acknowledged_level]
-    stored_at = result.store_time
-    store_timestamp_ms = stored_at.seconds * 1000 + stored_at.nanos // 1_000_000
+    others = {each.row: each for each in result.rows}
+    usual = StoredRow(
+        _NOWHERE,
+        0,
+        _LEVELS[result.acknowledged_level],
+        timestamp_ms(result.store_time),
+        address,
+        duplicate=False,
+    )
+    results = _results_of_fresh(sent, counts, places, usual)
     refused: list[tuple[Row, CallError]] = []
     begin = record = 0
     for place, (row, count) in enumerate(zip(sent.rows, counts, strict=True)):
-        first, fresh = begin, row.table is None
-        if fresh:
-            begin += count
-        record += count
-        stored = StoredRow(
-            row.queue,
-            places.queue_offsets[place],
-            level,
-            store_timestamp_ms,
-            address,
-            duplicate=False,
-        )
-        if others is not None and place in others:
-            other = others[place]
-            if other.HasField("error"):
-                refused.append((row, error_from_status(other.error, peer=peer)))
-                continue
-            stored = stored._replace(
-                acknowledged_level=_LEVELS[other.acknowledged_level],
-                store_timestamp_ms=other.store_time.ToMilliseconds(),
-                duplicate=other.duplicate,
-            )
-        offsets = places.record_offsets[record - count : record]
-        if row.table is None:
-            log_offsets = offsets or accumulate(
-                sizes[first:begin], initial=places.log_offsets[place]
-            )
-            row.settle(stored, log_offsets, ids[first:begin])
-        else:
-            own = offsets or _offsets(row.table.sizes, places.log_offsets[place])
-            _settle_table(row, stored, np.array(own))
+        own = None if row.table is not None else results[begin : begin + count]
+        begin, record = begin + (0 if own is None else count), record + count
+        other = others.get(place)
+        if other is None and own is not None and not row.relayed and row.kind >= AT_ONCE:
+            row.give(own)
+            continue
+        if other is not None and other.HasField("error"):
+            refused.append((row, error_from_status(other.error, peer=peer)))
+            continue
+        stored = _stored_as(row, usual, places.queue_offsets[place], other)
+        if own is not None:
+            log_offsets = [each.commit_log_offset for each in own]
+            row.settle(stored, log_offsets, [each.unique_id for each in own])
+        elif row.table is not None:
+            offsets = places.record_offsets[record - count : record]
+            starts = offsets or _offsets(row.table.sizes, places.log_offsets[place])
+            _settle_table(row, stored, np.array(starts))
     return refused
+
+
+def _stored_as(
+    row: Row, usual: StoredRow, queue_offset: int, other: AppendRowResult | None
+) -> StoredRow:
+    """Where and how a row was stored, as others or otherwise."""
+    stored = usual._replace(message_queue=row.queue, first_queue_offset=queue_offset)
+    if other is None:
+        return stored
+    return stored._replace(
+        acknowledged_level=_LEVELS[other.acknowledged_level],
+        store_timestamp_ms=timestamp_ms(other.store_time),
+        duplicate=other.duplicate,
+    )
+
+
+def _results_of_fresh(
+    sent: SentRows, counts: Sequence[int], places: _Places, usual: StoredRow
+) -> list[SendResult]:
+    """The results of all messages that did not come encoded, if they are stored as usual.
+
+    Made once for all rows: made for each, they take longer than all else where rows are small.
+    """
+    encoded, unique_ids = sent.encoded, sent.unique_ids
+    if encoded is None or unique_ids is None:
+        return []
+    before = len(counts) - len(encoded.counts)
+    rows, own_counts = sent.rows[before:], counts[before:]
+    firsts = places.queue_offsets[before:]
+    log_offsets: Iterable[int] = places.log_offsets[before:]
+    if places.record_offsets:
+        log_offsets = places.record_offsets[sum(counts[:before]) :]
+    elif len(encoded.sizes) > len(rows):
+        log_offsets = chain.from_iterable(_starts_of_rows(encoded, log_offsets))
+    return send_results(
+        chain.from_iterable(map(repeat, [row.queue for row in rows], own_counts)),
+        chain.from_iterable(map(range, firsts, map(add, firsts, own_counts))),
+        log_offsets,
+        unique_ids.texts(),
+        acknowledged_level=usual.acknowledged_level,
+        store_timestamp_ms=usual.store_timestamp_ms,
+        broker_address=usual.broker_address,
+        duplicate=False,
+    )
+
+
+def _starts_of_rows(encoded: EncodedRows, log_offsets: Iterable[int]) -> Iterator[Iterable[int]]:
+    """The commit-log offsets of the records of each row, whose records follow one another."""
+    end = 0
+    for count, log_offset in zip(encoded.counts, log_offsets, strict=True):
+        begin, end = end, end + count
+        yield accumulate(encoded.sizes[begin : end - 1], initial=log_offset)
 
 
 def _settle_table(row: Row, stored: StoredRow, log_offsets: NDArray[np.int64]) -> None:

@@ -12,7 +12,8 @@ refuses rows in flight under the old one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import count, islice
 from random import Random
 from typing import Final
@@ -32,31 +33,41 @@ WOKEN_AT_ONCE: Final = 64
 PRODUCER_ID_MAX: Final = (1 << 63) - 1
 
 
+@dataclass(slots=True, eq=False)
+class _Stream:
+    """The numbers that the next row of a queue takes."""
+
+    epoch: int = 0
+    first_sequence: int = 0
+
+
 class QueueSequences:
     """The sequences of one producer, one for each queue."""
 
     def __init__(self, producer_id: int) -> None:
         self._producer_id = producer_id
-        # The place of the next row of each queue.
-        self._next: dict[MessageQueue, ProducerSequence] = {}
+        self._streams: dict[MessageQueue, _Stream] = {}
 
     def take(self, queue: MessageQueue, count: int) -> ProducerSequence:
         """Take the numbers of a row that is about to be sent."""
-        place = self._next.get(queue) or ProducerSequence(self._producer_id, 0, 0)
-        producer_id, epoch, first = place
-        self._next[queue] = ProducerSequence(producer_id, epoch, first + count)
+        stream = self._streams.get(queue)
+        if stream is None:
+            stream = self._streams[queue] = _Stream()
+        place = ProducerSequence(self._producer_id, stream.epoch, stream.first_sequence)
+        stream.first_sequence += count
         return place
 
     def give_back(self, queue: MessageQueue, place: ProducerSequence) -> None:
         """Free the numbers of a row that was surely not stored, for the next row."""
-        following = self._next[queue]
-        if place.epoch == following.epoch and place.first_sequence < following.first_sequence:
-            self._next[queue] = place
+        stream = self._streams[queue]
+        if place.epoch == stream.epoch and place.first_sequence < stream.first_sequence:
+            stream.first_sequence = place.first_sequence
 
     def begin_anew(self, queue: MessageQueue, place: ProducerSequence) -> None:
         """Start a new epoch: the row may be stored, or the broker does not know the sequence."""
-        if place.epoch == self._next[queue].epoch:
-            self._next[queue] = ProducerSequence(self._producer_id, place.epoch + 1, 0)
+        stream = self._streams[queue]
+        if place.epoch == stream.epoch:
+            stream.epoch, stream.first_sequence = place.epoch + 1, 0
 
 
 class Unsettled:
@@ -202,17 +213,17 @@ class Unsettled:
 
     def forget(self, row: Row) -> None:
         """Remove a row that has its outcome, or whose messages moved to others."""
-        del self._all[row]
-        if self.held:
-            self.held.discard(row)
-        self.release(row.size_bytes)
-        if self._on_call_end:
-            self.notify_call_end((row.topic,))
+        self.forget_all((row,))
 
-    def forget_all(self, rows: Iterable[Row]) -> None:
+    def forget_all(self, rows: Sequence[Row]) -> None:
         """Remove rows that have their outcome."""
         for row in rows:
-            self.forget(row)
+            del self._all[row]
+        if self.held:
+            self.held.difference_update(rows)
+        self.release(sum([row.size_bytes for row in rows]))
+        if self._on_call_end:
+            self.notify_call_end(dict.fromkeys(row.topic for row in rows))
 
     def on_call_end(self, topic: str, act: Callable[[], None] | None) -> None:
         """Call a function whenever calls with rows of a topic have ended.

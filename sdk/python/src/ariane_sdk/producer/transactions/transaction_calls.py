@@ -41,6 +41,7 @@ from ariane_sdk.net.answers import Call, failure_of
 from ariane_sdk.net.connections import Connections
 from ariane_sdk.net.error_copy import error_copy
 from ariane_sdk.net.status import error_from_status
+from ariane_sdk.net.timestamps import timestamp_ms
 from ariane_sdk.producer.accumulator.topic_info import SendOptions
 from ariane_sdk.producer.intake.intake import Intake
 from ariane_sdk.producer.sending.producer_parts import ProducerParts
@@ -241,7 +242,7 @@ class TransactionCalls:
                 position.commit_log_offset,
                 half.transaction_id,
                 AcknowledgedLevel(response.acknowledged_level),
-                position.store_time.ToMilliseconds(),
+                timestamp_ms(position.store_time),
                 address,
                 response.duplicate,
             )
