@@ -98,12 +98,15 @@ async def test_a_producer_with_many_topics_that_nobody_uses_is_replaced(
         await send(topic=topic)
     cluster.clock.advance(ROUTE_UNUSED_S + 1)
     await send()
-    async with send.sending._producer(ariane_topic) as former:
+
+    async def work(former):
         send.sending.forget_unused()
         await send()
         assert life == [("begins", ""), ("begins", "")]
         # What is under way is not cut off.
         assert (await former.send(message_to(ariane_topic))).queue_offset >= 0
+
+    await send.sending._by_producer(ariane_topic, work)
     await asyncio.sleep(0)
     assert life[2:] == [("ends", "")]
     send.sending.forget_unused()

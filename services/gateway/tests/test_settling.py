@@ -9,7 +9,7 @@ from apache.rocketmq.v2 import service_pb2 as pb
 from ariane_gateway.brokers.cluster import Cluster
 from ariane_gateway.receiving.handles import decode_handle
 from ariane_gateway.rpc import receiving_calls
-from ariane_gateway.rpc.handed_message import handed_message
+from ariane_gateway.rpc.handed_message import hand
 from ariane_sdk.errors import BodyDamaged
 from ariane_wire import ChannelOptions, insecure_channel
 
@@ -335,12 +335,12 @@ async def test_what_a_client_did_not_take_is_there_for_others_at_once(
 async def test_a_message_that_nobody_can_unpack_is_a_dead_letter_at_once(
     client, ariane_topic, group, monkeypatch
 ):
-    def handed(delivery, wanted, now_ms):
+    def handing(delivery, wanted, now_ms, to):
         if delivery.message.body == b"damaged" and wanted.name == ariane_topic:
             raise BodyDamaged("it is no zlib")
-        return handed_message(delivery, wanted, now_ms)
+        hand(delivery, wanted, now_ms, to)
 
-    monkeypatch.setattr(receiving_calls, "handed_message", handed)
+    monkeypatch.setattr(receiving_calls, "hand", handing)
     beat = pb.HeartbeatRequest(group=dp.Resource(name=group), client_type=dp.PUSH_CONSUMER)
     await client.call("Heartbeat", beat)
     for body in (b"damaged", b"whole"):

@@ -1,6 +1,7 @@
 """Clients of gateways: many on one attachment, and one client heard of by several gateways."""
 
 import asyncio
+import errno
 
 import pytest
 
@@ -9,6 +10,7 @@ from ariane.broker.v1 import receive_service_pb2 as receive_pb
 from ariane.broker.v1 import transaction_service_pb2 as transaction_pb
 from ariane.broker.v1.receive_service_pb2_grpc import ReceiveServiceStub
 from ariane.common.v1 import subscription_pb2 as subscription_pb
+from ariane_broker.clients.client_admission import ClientAdmission
 
 
 class Gateway:
@@ -96,6 +98,23 @@ async def test_a_client_lives_until_no_gateway_hears_of_it(gateways, relayed):
     await until(relayed, {"b": ["gateway-1"]})
     first.call.cancel()  # The gateway dies, and with it all that only it heard of.
     await until(relayed, {})
+
+
+async def test_a_client_whose_group_cannot_be_kept_costs_others_nothing(
+    gateways, relayed, monkeypatch
+):
+    """They share one stream, and would not be known behind it for as long as the disk is full."""
+    change = ClientAdmission.change_memberships
+
+    async def full(admission, client, memberships):
+        if client.client_id == "a":
+            raise OSError(errno.ENOSPC, "no space is left")
+        await change(admission, client, memberships)
+
+    monkeypatch.setattr(ClientAdmission, "change_memberships", full)
+    first, _ = gateways
+    await first.tell(present("a", "group"), present("b", "group"))
+    await until(relayed, {"a": ["gateway-1"], "b": ["gateway-1"]})
 
 
 async def test_a_client_that_left_in_peace_is_gone_at_once(gateways, relayed):

@@ -28,6 +28,7 @@ from ariane_broker.clients.outbox import (
 from ariane_servicekit import ServiceError, field_invalid, get_logger
 from ariane_servicekit.security.caller import Caller, CallerKind
 from ariane_servicekit.security.gate.asking import may_consume, relayed_caller
+from ariane_storage.errors import StorageError
 
 _log = get_logger(__name__)
 
@@ -96,7 +97,8 @@ class RelayedClients:
         """Note that a client of the gateway is alive, and what it does now.
 
         A client whose id a client has that attached itself, or that of another user, is left out.
-        One that its group does not admit is a client all the same, and a member of nothing.
+        One that its group does not admit, or whose new group cannot be kept as the disk is full, is
+        a client all the same, and a member of nothing: the stream is that of many others, too.
 
         Raises:
             ServiceError: FIELD_INVALID.
@@ -128,8 +130,8 @@ class RelayedClients:
             client.producer_groups = hello.producer_groups
             try:
                 await self._admission.change_memberships(client, hello.memberships)
-            except ServiceError as error:
-                _log.info("relayed_member_refused", client=client.client_id, cause=error.message)
+            except (ServiceError, StorageError, OSError) as error:
+                _log.info("relayed_member_refused", client=client.client_id, cause=str(error))
         elif not outbox.is_open:
             client.producer_groups = ()
 

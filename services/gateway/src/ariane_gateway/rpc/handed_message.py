@@ -17,12 +17,9 @@ from apache.rocketmq.v2.definition_pb2 import (
     NORMAL,
     PRIORITY,
     TRANSACTION,
-    DeadLetterQueue,
-    Digest,
     Message,
     MessageType,
     Resource,
-    SystemProperties,
 )
 from ariane_gateway.brokers.receive_calls import Delivery
 from ariane_gateway.receiving.handles import Handle
@@ -45,24 +42,24 @@ _TYPES: Final = (
 """The type of a message by what it has; the first one that fits."""
 
 
-def handed_message(delivery: Delivery, wanted: Resource, now_ms: int) -> Message:
-    """A message that a client receives.
+def hand(delivery: Delivery, wanted: Resource, now_ms: int, to: Message) -> None:
+    """Fill in a message that a client receives.
 
     Args:
         delivery: The message, as the broker handed it out.
         wanted: The topic, as the client named it.
         now_ms: When it is handed out.
+        to: An empty message.
 
     Raises:
         BodyDamaged: Its stored body cannot be unpacked.
     """
-    handed = message_for(delivery.message, _topic_of(delivery, wanted))
-    system = handed.system_properties
+    _fill(to, delivery.message, _topic_of(delivery, wanted))
+    system = to.system_properties
     place = delivery.message.message_queue.broker_name, delivery.message.queue_offset
     system.receipt_handle = Handle(*place, delivery.receipt).encode()
     system.delivery_attempt = delivery.attempt
     _put_ms(system.invisible_duration, max(0, delivery.invisible_until_ms - now_ms))
-    return handed
 
 
 def message_for(message: ReceivedMessage, topic: Resource) -> Message:
@@ -75,28 +72,38 @@ def message_for(message: ReceivedMessage, topic: Resource) -> Message:
     Raises:
         BodyDamaged: Its stored body cannot be unpacked.
     """
+    made = Message()
+    _fill(made, message, topic)
+    return made
+
+
+def _fill(to: Message, message: ReceivedMessage, topic: Resource) -> None:
+    """Fill in a message in its place: protobuf would copy what is made apart, octet by octet."""
     # Decoded once: what a message has by name would be searched for each time.
     properties = message.properties
     property_of = properties.get
     body = bytes(message.body)
-    message_group = property_of(PropertyName.MESSAGE_GROUP, "")
-    system = SystemProperties(
-        keys=split_keys(property_of(PropertyName.KEYS, "")),
-        message_id=property_of(PropertyName.UNIQUE_ID) or message.offset_message_id,
-        body_digest=Digest(type=MD5, checksum=_md5(body)),
-        body_encoding=IDENTITY,
-        message_type=_type_of(properties),
-        born_host=property_of(BORN_HOST) or _host_text(message.born_host),
-        store_host=_host_text(message.store_host),
-        queue_id=message.queue_id,
-        queue_offset=message.queue_offset,
-        delivery_attempt=1,
+    to.topic.CopyFrom(topic)
+    to.body = body
+    to.user_properties.update(
+        {name: value for name, value in properties.items() if name not in SYSTEM_PROPERTIES}
     )
+    system = to.system_properties
+    system.keys.extend(split_keys(property_of(PropertyName.KEYS, "")))
+    system.message_id = property_of(PropertyName.UNIQUE_ID) or message.offset_message_id
+    system.body_digest.type, system.body_digest.checksum = MD5, _md5(body)
+    system.body_encoding = IDENTITY
+    system.message_type = _type_of(properties)
+    system.born_host = property_of(BORN_HOST) or _host_text(message.born_host)
+    system.store_host = _host_text(message.store_host)
+    system.queue_id = message.queue_id
+    system.queue_offset = message.queue_offset
+    system.delivery_attempt = 1
     _put_ms(system.born_timestamp, message.born_timestamp_ms)
     _put_ms(system.store_timestamp, message.store_timestamp_ms)
     if tag := property_of(PropertyName.TAGS):
         system.tag = tag
-    if message_group:
+    if message_group := property_of(PropertyName.MESSAGE_GROUP):
         system.message_group = message_group
     if PropertyName.PRIORITY in properties:
         system.priority = message.priority
@@ -107,10 +114,8 @@ def message_for(message: ReceivedMessage, topic: Resource) -> Message:
         system.trace_context = properties[TRACE_CONTEXT]
     dead_topic = property_of(PropertyName.DEAD_LETTER_TOPIC, "")
     if dead_topic and message.topic.startswith(DEAD_LETTER_PREFIX):
-        dead_id = property_of(PropertyName.DEAD_LETTER_MESSAGE_ID, "")
-        system.dead_letter_queue.CopyFrom(DeadLetterQueue(topic=dead_topic, message_id=dead_id))
-    user = {name: value for name, value in properties.items() if name not in SYSTEM_PROPERTIES}
-    return Message(topic=topic, user_properties=user, system_properties=system, body=body)
+        system.dead_letter_queue.topic = dead_topic
+        system.dead_letter_queue.message_id = property_of(PropertyName.DEAD_LETTER_MESSAGE_ID, "")
 
 
 def _topic_of(delivery: Delivery, wanted: Resource) -> Resource:

@@ -18,7 +18,7 @@ from ariane_gateway.receiving.settling import Settling
 from ariane_gateway.refusals import Refused
 from ariane_gateway.rpc.caller import Caller, group_of, topic_of
 from ariane_gateway.rpc.filter_wire import wanted_of
-from ariane_gateway.rpc.handed_message import handed_message
+from ariane_gateway.rpc.handed_message import hand
 from ariane_gateway.rpc.statuses import OK, Illegal, status_of, status_of_all
 from ariane_sdk.consumer.receiving.invisible_span import INVISIBLE_S_MAX
 from ariane_sdk.errors import BodyDamaged
@@ -147,13 +147,12 @@ class ReceivingCalls:
             [each.receipt_handle for each in entries],
         )
         statuses = [OK if refused is None else status_of(refused) for refused in outcomes]
-        results = (
-            pb.AckMessageResultEntry(
+        answer = pb.AckMessageResponse(status=status_of_all(statuses))
+        for entry, status in zip(entries, statuses, strict=True):
+            answer.entries.add(
                 message_id=entry.message_id, receipt_handle=entry.receipt_handle, status=status
             )
-            for entry, status in zip(entries, statuses, strict=True)
-        )
-        return pb.AckMessageResponse(status=status_of_all(statuses), entries=results)
+        return answer
 
     async def change_invisible(
         self, request: pb.ChangeInvisibleDurationRequest, _caller: Caller
@@ -198,12 +197,13 @@ class ReceivingCalls:
         yield pb.ReceiveMessageResponse(status=OK)
         now_ms = self._now_ms()
         for each in deliveries:
+            answer = pb.ReceiveMessageResponse()
             try:
-                message = handed_message(each, request.message_queue.topic, now_ms)
+                hand(each, request.message_queue.topic, now_ms, answer.message)
             except BodyDamaged:
                 damaged.append(each)
                 continue
-            yield pb.ReceiveMessageResponse(message=message)
+            yield answer
         last = pb.ReceiveMessageResponse()
         last.delivery_timestamp.FromMilliseconds(now_ms)
         yield last

@@ -74,13 +74,14 @@ class SendingCalls:
         response = pb.SendMessageResponse()
         with nullcontext() if self.spans is None else self.spans.around(request, response):
             room = _Room(self._body_bytes_max)
-            if len(messages) == 1:
-                entries = [await self._send_one(messages[0], caller, room)]
+            sends = [
+                self._send_one(each, caller, room, response.entries.add()) for each in messages
+            ]
+            if len(sends) == 1:  # Nearly always: without a task of its own.
+                await sends[0]
             else:
-                sends = (self._send_one(each, caller, room) for each in messages)
-                entries = list(await asyncio.gather(*sends))
-            response.entries.extend(entries)
-            response.status.CopyFrom(status_of_all([each.status for each in entries]))
+                await asyncio.gather(*sends)
+            response.status.CopyFrom(status_of_all([each.status for each in response.entries]))
         return response
 
     async def end_transaction(
@@ -123,22 +124,24 @@ class SendingCalls:
             )
         return pb.RecallMessageResponse(status=OK, message_id=recalled.unique_id)
 
-    async def _send_one(self, message: Message, caller: Caller, room: _Room) -> pb.SendResultEntry:
+    async def _send_one(
+        self, message: Message, caller: Caller, room: _Room, entry: pb.SendResultEntry
+    ) -> None:
         try:
             relayed = self._relayed(message, room)
             if message.system_properties.message_type == MessageType.TRANSACTION:
-                return await self._send_half(relayed, message)
-            sent = await self._sending.send(relayed, max(MARGIN_S, caller.time_s - MARGIN_S))
+                entry.transaction_id = await self._send_half(relayed, message)
+            else:
+                wait_s = max(MARGIN_S, caller.time_s - MARGIN_S)
+                sent = await self._sending.send(relayed, wait_s)
+                entry.transaction_id = relayed.unique_id  # Clients expect one with every message.
+                entry.offset = sent.queue_offset
+                entry.recall_handle = sent.recall_handle
         except (Refused, Illegal) as error:
-            return pb.SendResultEntry(status=status_of(error))
-        return pb.SendResultEntry(
-            status=OK,
-            message_id=relayed.unique_id,
-            # Clients expect one with every message.
-            transaction_id=relayed.unique_id,
-            offset=sent.queue_offset,
-            recall_handle=sent.recall_handle,
-        )
+            entry.status.CopyFrom(status_of(error))
+            return
+        entry.status.CopyFrom(OK)
+        entry.message_id = relayed.unique_id
 
     def _relayed(self, message: Message, room: _Room) -> RelayedMessage:
         packed = message.system_properties.body_encoding == GZIP
@@ -153,13 +156,10 @@ class SendingCalls:
             room.left_bytes -= len(relayed.body)
         return relayed
 
-    async def _send_half(self, relayed: RelayedMessage, message: Message) -> pb.SendResultEntry:
+    async def _send_half(self, relayed: RelayedMessage, message: Message) -> str:
         immunity_s = None
         system = message.system_properties
         if system.HasField("orphaned_transaction_recovery_duration"):
             wanted_s = system.orphaned_transaction_recovery_duration.seconds
             immunity_s = max(0, min(wanted_s, IMMUNITY_S_MAX))
-        handle = await self._sending.send_half(relayed, immunity_s)
-        return pb.SendResultEntry(
-            status=OK, message_id=relayed.unique_id, transaction_id=handle.encode()
-        )
+        return (await self._sending.send_half(relayed, immunity_s)).encode()

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from ariane_gateway.brokers.acting import USER, ClusterTls, acting_as
 from ariane_gateway.brokers.cluster import ROUTE_UNUSED_S, Cluster, refusing
+from ariane_gateway.refusals import refused_by
 from ariane_gateway.sending.transaction_handle import TransactionHandle
 from ariane_sdk import HalfMessage, Producer, ProducerSettings
+from ariane_sdk.errors import ArianeError
 from ariane_sdk.message import RelayedMessage
+
+ResultT = TypeVar("ResultT")
 
 PRODUCERS_MAX: Final = 1024
 """Producers that are kept: one for each user, or address of one who is judged by it."""
@@ -106,12 +109,10 @@ class Sending:
         Raises:
             Refused: It is not acknowledged.
         """
-        # A name that nobody knows must not take a place among the producer's topics.
-        await self._cluster.route(message.topic)
         timeout_s = min(timeout_s, self._settings.send_timeout_s)
-        with refusing():
-            async with self._producer(message.topic) as producer:
-                result = await producer.send(message, timeout_s=timeout_s)
+        result = await self._by_producer(
+            message.topic, lambda producer: producer.send(message, timeout_s=timeout_s)
+        )
         return Sent(result.message_queue.broker_name, result.queue_offset, result.recall_handle)
 
     async def send_half(self, message: RelayedMessage, immunity_s: int | None) -> TransactionHandle:
@@ -124,11 +125,10 @@ class Sending:
         Raises:
             Refused: It is not acknowledged.
         """
-        await self._cluster.route(message.topic)
         message.producer_group = message.topic
-        with refusing():
-            async with self._producer(message.topic) as producer:
-                half = await producer.send_half(message, immunity_s=immunity_s)
+        half = await self._by_producer(
+            message.topic, lambda producer: producer.send_half(message, immunity_s=immunity_s)
+        )
         return TransactionHandle(half.broker_name, half.transaction_id)
 
     async def end_transaction(self, topic: str, handle: TransactionHandle, *, commit: bool) -> None:
@@ -138,10 +138,9 @@ class Sending:
             Refused: It has ended otherwise, is not known, or its broker did not answer.
         """
         half = HalfMessage(handle.unique_id, topic, handle.broker_name, producer_group=topic)
-        await self._cluster.route(topic)
-        with refusing():
-            async with self._producer(topic) as producer:
-                await (producer.commit(half) if commit else producer.rollback(half))
+        await self._by_producer(
+            topic, lambda producer: (producer.commit if commit else producer.rollback)(half)
+        )
 
     async def recall(self, topic: str, recall_handle: str) -> bool:
         """Take a delayed message of a topic back.
@@ -152,24 +151,33 @@ class Sending:
         Raises:
             Refused: The handle is none, the message is not known, or its broker did not answer.
         """
-        await self._cluster.route(topic)
-        with refusing():
-            async with self._producer(topic) as producer:
-                return await producer.recall(recall_handle)
+        return await self._by_producer(topic, lambda producer: producer.recall(recall_handle))
 
-    @asynccontextmanager
-    async def _producer(self, topic: str) -> AsyncIterator[Producer]:
-        """The producer of the user of the call in work: brokers judge each by his own rights."""
+    async def _by_producer(
+        self, topic: str, work: Callable[[Producer], Awaitable[ResultT]]
+    ) -> ResultT:
+        """Have the producer of the user of the call in work do something for a topic.
+
+        Brokers judge each user by his own rights.
+
+        Raises:
+            Refused: There is no such topic, or the producer fails at it.
+        """
+        # A name that nobody knows must not take a place among the producer's topics.
+        await self._cluster.route(topic)
         user = USER.get()
         kept = self._producers.pop(user, None)
         if kept is not None:
             self._producers[user] = kept  # The one used least lately stays first.
         else:
-            kept = await self._made(user)
+            with refusing():
+                kept = await self._made(user)
         kept.call_count += 1
         kept.used_s[topic] = self._cluster.clock.monotonic_s()
         try:
-            yield kept.producer
+            return await work(kept.producer)
+        except ArianeError as error:
+            raise refused_by(error) from error
         finally:
             kept.call_count -= 1
             self._close_retired(kept)
