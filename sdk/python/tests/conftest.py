@@ -148,6 +148,7 @@ class ScriptedNameServer(RouteServiceServicer):
     def __init__(self):
         self.routes = {}
         self.orders = {}
+        self.away = {}
         self.warming_up = False
         self.refusal = None
         self.asked = []
@@ -181,6 +182,8 @@ class ScriptedNameServer(RouteServiceServicer):
                 metadata["warming_up"] = "true"
             if request.topic in self.orders:
                 metadata["queue_order"] = self.orders[request.topic]
+            if request.topic in self.away:
+                metadata["away_brokers"] = self.away[request.topic]
             missing = status(grpc.StatusCode.NOT_FOUND, "ROUTE_NOT_FOUND", **metadata)
             context.set_trailing_metadata(
                 (("grpc-status-details-bin", missing.SerializeToString()),)

@@ -397,9 +397,17 @@ async def test_a_broker_that_does_not_come_back_is_forgotten(start):
     [away] = (await server.brokers()).away_brokers
     assert (away.cluster_name, away.broker_name, away.topic_count) == ("c1", "broker-b", 2)
     assert not (await server.brokers(cluster_name="c2")).away_brokers
+    await server.unregister("broker-a")
+    _, _, metadata = await refused(server.route())
+    assert metadata["away_brokers"] == "broker-a,broker-b"
+    await server.register("broker-a", ("bills",), address="127.0.0.1:1")
+    _, _, metadata = await refused(server.route())
+    assert metadata["away_brokers"] == "broker-b"
     assert (await server.maintenance.ForgetBroker(forget)).topic_count == 2
     assert (await server.maintenance.ForgetBroker(forget)).topic_count == 0
-    assert not (await server.route()).away_broker_names
+    _, _, metadata = await refused(server.route())
+    assert "away_brokers" not in metadata
+    assert not (await server.route("bills")).away_broker_names
     assert not (await server.brokers()).away_brokers
 
 

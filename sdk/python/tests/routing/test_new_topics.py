@@ -94,6 +94,76 @@ async def test_a_name_server_that_has_just_started_is_not_believed(templated, wo
     assert TEMPLATE not in templated.name_server.asked + world.name_server.asked
 
 
+@pytest.fixture
+def eager_refresh(monkeypatch):
+    """Look again at known routes all the time."""
+    monkeypatch.setattr(_routes, "REFRESH_GAP_S_MIN", 0.0)
+    monkeypatch.setattr(_routes, "REFRESH_INTERVAL_S", 0.02)
+
+
+async def asked_again(name_server, topic, count=3):
+    """Wait until the route of a topic was asked for some times more."""
+    wanted = name_server.asked.count(topic) + count
+    async with asyncio.timeout(60):
+        while name_server.asked.count(topic) < wanted:
+            name_server.heard.clear()
+            await name_server.heard.wait()
+
+
+async def refused(producer, topic):
+    with pytest.raises(errors.SendError) as caught:
+        await producer.send(Message(topic, b"nowhere"))
+    return caught.value.reason
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+async def test_a_topic_that_was_deleted_while_nobody_could_write_it_is_made_anew(
+    templated, eager_refresh, eager_watch, grouped
+):
+    server, a = templated.name_server, templated.brokers["broker-a"].address
+    message = Message("orders", b"two", message_group="g" if grouped else "")
+    async with Producer(templated.name_servers) as producer:
+        await producer.send(Message("orders", b"one"))
+        # A replica set without a primary: one of its replicas can be read.
+        route = server.routes["orders"]
+        del route.brokers[1:]
+        route.brokers[0].addresses.clear()
+        route.brokers[0].addresses[1] = a
+        await asked_again(server, "orders")
+        assert await refused(producer, "orders") == "TOPIC_NOT_WRITABLE"
+        del server.routes["orders"]
+        await asked_again(server, "orders")
+
+        result = await producer.send(message)
+        assert result.message_queue.broker_name == "broker-b"
+        server.set_route("orders", {"broker-a": a})
+        await asked_again(server, "orders")
+        result = await producer.send(message)
+        assert result.message_queue.broker_name == "broker-a"
+
+
+@pytest.mark.parametrize("why", ["warming_up", "order", "away", "silent"])
+async def test_a_topic_that_may_exist_is_not_made_anew(templated, eager_refresh, why):
+    server = templated.name_server
+    async with Producer(templated.name_servers) as producer:
+        await producer.send(Message("orders", b"one"))
+        for broker in server.routes["orders"].brokers:
+            broker.addresses.clear()
+        await asked_again(server, "orders")
+        match why:
+            case "warming_up":
+                server.warming_up = True
+            case "order":
+                server.orders["orders"] = "broker-a:2"
+            case "away":
+                server.away["orders"] = "broker-a"
+            case "silent":
+                server.refusal = grpc.StatusCode.UNAVAILABLE
+        del server.routes["orders"]
+        await asked_again(server, "orders")
+        assert await refused(producer, "orders") == "TOPIC_NOT_WRITABLE"
+
+
 def test_a_topic_is_looked_for_often_while_its_first_message_may_be_new():
     looks, waited_s = [], 0.0
     while waited_s < 7200:

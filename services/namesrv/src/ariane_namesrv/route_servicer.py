@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from itertools import islice
+from typing import Any, Final
 
 from grpc.aio import ServicerContext
 from typing_extensions import override
@@ -32,6 +33,9 @@ from ariane_namesrv.translation import (
     write_route,
 )
 from ariane_servicekit import ServiceError, field_invalid, take_page
+
+AWAY_TOLD_MAX: Final = 10
+"""So many brokers that may come back are named to who asks for a topic that no other has."""
 
 
 class RouteServicer(RouteServiceServicer):
@@ -147,6 +151,10 @@ class RouteServicer(RouteServiceServicer):
         queue_order = self._operator.value(ORDER_NAMESPACE, topic)
         if queue_order:
             metadata["queue_order"] = queue_order
+        away = list(islice(self._table.away(topic), AWAY_TOLD_MAX))
+        if away:
+            message += f"; {', '.join(away)} had it and may come back"
+            metadata["away_brokers"] = ",".join(away)
         if self._is_warming_up():
             message += ", but this name server has just started and may not know all yet"
             metadata["warming_up"] = "true"

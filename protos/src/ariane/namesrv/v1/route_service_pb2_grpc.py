@@ -34,7 +34,9 @@ class RouteServiceStub(object):
     then, or keeps what it knew besides; it never concludes that a topic or broker is gone.
 
     The metadata "queue_order" of ROUTE_NOT_FOUND says that the topic exists, and how its message
-    groups are divided, although no broker that carries it is known now.
+    groups are divided, although no broker that carries it is known now. Its metadata "away_brokers"
+    names brokers, a few at most, that had the topic and have left within a day, undrained: it may exist
+    there.
     """
 
     def __init__(self, channel):
@@ -74,7 +76,9 @@ class RouteServiceServicer(object):
     then, or keeps what it knew besides; it never concludes that a topic or broker is gone.
 
     The metadata "queue_order" of ROUTE_NOT_FOUND says that the topic exists, and how its message
-    groups are divided, although no broker that carries it is known now.
+    groups are divided, although no broker that carries it is known now. Its metadata "away_brokers"
+    names brokers, a few at most, that had the topic and have left within a day, undrained: it may exist
+    there.
     """
 
     def GetRoute(self, request, context):
@@ -154,7 +158,9 @@ class RouteService(object):
     then, or keeps what it knew besides; it never concludes that a topic or broker is gone.
 
     The metadata "queue_order" of ROUTE_NOT_FOUND says that the topic exists, and how its message
-    groups are divided, although no broker that carries it is known now.
+    groups are divided, although no broker that carries it is known now. Its metadata "away_brokers"
+    names brokers, a few at most, that had the topic and have left within a day, undrained: it may exist
+    there.
     """
 
     @staticmethod

@@ -35,7 +35,9 @@ class RouteServiceStub:
     then, or keeps what it knew besides; it never concludes that a topic or broker is gone.
 
     The metadata "queue_order" of ROUTE_NOT_FOUND says that the topic exists, and how its message
-    groups are divided, although no broker that carries it is known now.
+    groups are divided, although no broker that carries it is known now. Its metadata "away_brokers"
+    names brokers, a few at most, that had the topic and have left within a day, undrained: it may exist
+    there.
     """
 
     @_typing.overload
@@ -74,7 +76,9 @@ class RouteServiceAsyncStub(RouteServiceStub):
     then, or keeps what it knew besides; it never concludes that a topic or broker is gone.
 
     The metadata "queue_order" of ROUTE_NOT_FOUND says that the topic exists, and how its message
-    groups are divided, although no broker that carries it is known now.
+    groups are divided, although no broker that carries it is known now. Its metadata "away_brokers"
+    names brokers, a few at most, that had the topic and have left within a day, undrained: it may exist
+    there.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -109,7 +113,9 @@ class RouteServiceServicer(metaclass=_abc_1.ABCMeta):
     then, or keeps what it knew besides; it never concludes that a topic or broker is gone.
 
     The metadata "queue_order" of ROUTE_NOT_FOUND says that the topic exists, and how its message
-    groups are divided, although no broker that carries it is known now.
+    groups are divided, although no broker that carries it is known now. Its metadata "away_brokers"
+    names brokers, a few at most, that had the topic and have left within a day, undrained: it may exist
+    there.
     """
 
     @_abc_1.abstractmethod

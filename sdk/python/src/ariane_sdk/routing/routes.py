@@ -76,6 +76,8 @@ class Routes:
         self._confirmations: dict[str, asyncio.Task[None]] = {}
         self._doubts = RouteDoubts(self._look, clock, random)
         self._listeners: list[Callable[[Route], None]] = []
+        self._gone: set[str] = set()
+        self._gone_listeners: list[Callable[[str], None]] = []
         self._loop_task: asyncio.Task[None] | None = None
         self._closed = False
 
@@ -102,6 +104,14 @@ class Routes:
     def on_change(self, listener: Callable[[Route], None]) -> None:
         """Call a function with every new or changed route."""
         self._listeners.append(listener)
+
+    def on_gone(self, listener: Callable[[str], None]) -> None:
+        """Call a function with each topic that senders must take for one that was never there.
+
+        Name servers deny it, and its known route has no queue to write, so that no broker would
+        ever say that it was deleted. ``get_for_send`` begins anew with it.
+        """
+        self._gone_listeners.append(listener)
 
     def cached(self, topic: str) -> Route | None:
         """The present route, or None."""
@@ -135,6 +145,7 @@ class Routes:
             by_topic.pop(topic, None)
         self._guessed.discard(topic)
         self._kept.discard(topic)
+        self._gone.discard(topic)
         self._doubts.forget(topic)
 
     async def get(self, topic: str) -> Route:
@@ -158,6 +169,8 @@ class Routes:
                 known to exist.
             NameServersUnreachable: No name server answered, and no route was known.
         """
+        if topic in self._gone:
+            self.forget(topic)
         try:
             return await self.get(topic)
         except RouteNotFound as unknown:
@@ -243,7 +256,7 @@ class Routes:
             if known is None:
                 raise
             # Brokers decide: a name server that has just started knows no topics, and brokers
-            # refuse a deleted topic themselves.
+            # refuse a deleted topic themselves. Where none would be asked, see ``on_gone``.
             self._log_kept(topic, error)
             return known
 
@@ -300,8 +313,9 @@ class Routes:
     async def _ask(self, topic: str) -> Route:
         try:
             route = await self._name_servers.get_route(topic)
-        except RouteNotFound:
+        except RouteNotFound as unknown:
             self._silence_warned = False
+            self._note_denial(topic, unknown)
             raise
         finally:
             asked_s = self._clock.monotonic_s()
@@ -314,6 +328,7 @@ class Routes:
             return route
         self._confirmed_s[topic] = self._asked_s[topic] = asked_s
         self._kept.discard(topic)
+        self._gone.discard(topic)
         known = self.known.get(topic)
         guessed = topic in self._guessed
         self._guessed.discard(topic)
@@ -327,6 +342,17 @@ class Routes:
             if self._loop_task is not None:
                 self._doubts.compare(known, route)
         return self._take(route)
+
+    def _note_denial(self, topic: str, unknown: RouteNotFound) -> None:
+        """Tell senders that a topic is gone which they cannot write to."""
+        known = self.known.get(topic)
+        if known is None or known.write_queues or may_come_back(unknown):
+            return
+        if topic not in self._gone:
+            logger.info("topic %s, which nobody could write to, is gone: %s", topic, unknown)
+            self._gone.add(topic)
+        for listener in self._gone_listeners:
+            listener(topic)
 
     def _move(self, places: dict[str, tuple[str, str]]) -> None:
         """Learn who is at some addresses; routes that name others there are asked for again."""
@@ -398,6 +424,15 @@ def exists_perhaps(error: RouteNotFound) -> bool:
     """
     fields = error.metadata.keys()
     return "queue_order" in fields or {"warming_up", "unreachable"} <= fields
+
+
+def may_come_back(error: RouteNotFound) -> bool:
+    """Whether a topic that had a route may exist, although name servers have no route of it.
+
+    They have just started, know the order of its queues, or remember a broker that had it and is
+    away.
+    """
+    return not {"warming_up", "queue_order", "away_brokers"}.isdisjoint(error.metadata)
 
 
 def broker_of(routes: Routes, queue: MessageQueue) -> BrokerRoute:

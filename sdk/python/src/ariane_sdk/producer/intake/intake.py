@@ -59,6 +59,7 @@ class Intake:
         )
         self._moves = GroupMoves(sending, self._place_anew)
         parts.routes.on_change(self._follow)
+        parts.routes.on_gone(self._lose_route)
         sending.on_gone(lambda row: self._moves.take_over(self._topics[row.topic], row))
 
     def take(self, message: Message, options: SendOptions) -> asyncio.Future[SendResult]:
@@ -359,6 +360,12 @@ class Intake:
         info = self._topics.get(route.topic)
         if info is not None and info.route_task is None:
             self._moves.follow(info, route)
+
+    def _lose_route(self, topic: str) -> None:
+        """Ask name servers anew about a topic that nobody could write to, and that is gone."""
+        info = self._topics.get(topic)
+        if info is not None and info.order_task is None:
+            info.route = None
 
 
 async def _outcome(future: asyncio.Future[SendResult]) -> Outcome:
