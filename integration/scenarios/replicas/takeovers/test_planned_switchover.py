@@ -50,8 +50,9 @@ async def test_switchovers_log_no_bug(local_cluster, ariane):
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-async def test_members_get_nothing_twice_over_switchovers(local_cluster, ariane, until):
-    """Also while a third broker stands in for a primary, and before both members are back."""
+@pytest.mark.parametrize("count", [2, 3])
+async def test_members_get_nothing_twice_over_switchovers(local_cluster, ariane, until, count):
+    """Also while a third broker stands in for a primary, and before all members are back."""
     got, sent, load_ends = Counter(), [], asyncio.Event()
 
     async def listen(messages):
@@ -63,7 +64,7 @@ async def test_members_get_nothing_twice_over_switchovers(local_cluster, ariane,
         await in_sync(first, 0, 1, 2)
         async with Producer(cluster.name_servers) as producer:
             await producer.send(Message("orders", b"first"))
-            for _ in range(2):
+            for _ in range(count):
                 member = PushConsumer(
                     cluster.name_servers,
                     group="pushed",
@@ -78,9 +79,9 @@ async def test_members_get_nothing_twice_over_switchovers(local_cluster, ariane,
                     sent.extend(await producer.send_batch([Message("orders", b"x")] * 50))
                     await asyncio.sleep(0.02)  # Replicas keep pace on a machine of two cores.
 
-            async def both_are_back():
+            async def all_are_back():
                 with suppress(CallError):  # Name servers may not know the new primary yet.
-                    return len((await client.members_of_groups()).get("pushed", ())) == 2
+                    return len((await client.members_of_groups()).get("pushed", ())) == count
 
             load = asyncio.create_task(send())
             for heir, broker_id in ((second, "1"), (first, "0")) * 4:
@@ -88,7 +89,7 @@ async def test_members_get_nothing_twice_over_switchovers(local_cluster, ariane,
                 status, said = await ariane(cluster, "broker", "ha", "switchover", *to)
                 assert status == 0, said
                 await in_sync(heir, 0, 1, 2)
-                await until(both_are_back)
+                await until(all_are_back)
             load_ends.set()
             await load
 
