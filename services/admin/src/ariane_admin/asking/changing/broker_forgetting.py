@@ -76,11 +76,11 @@ async def forget(
         )
     if not only_tell:
         request = ForgetBrokerRequest(broker_name=broker_name, cluster_name=cluster_name)
-        answers = await asyncio.gather(
+        done = await asyncio.gather(
             *(_tell(doors, one.address, request) for one in known if one.away),
             return_exceptions=True,
         )
-        failures += _sorted_out(answers)[1]
+        failures += _sorted_out(done)[1]
     return Forgotten(
         topic_count=max((sum(b.topic_count for b in one.away) for one in known), default=0),
         left=away[0].leave_time.ToDatetime(UTC) if away else None,
