@@ -16,6 +16,9 @@ from ariane_wire import Certificate, ClientTlsFiles
 _CREDENTIAL_LINE: Final = re.compile(r"^credential: ([A-Za-z0-9_-]{1,64})$", re.MULTILINE)
 _NAME: Final = re.compile(r"ariane://([^/\s]+)/([^/\s]+)/([^/\s]+)")
 
+CERTIFICATE_OF: Final = "the certificate of the server is of"
+"""So begins what is wrong with a server that is another one, by its certificate."""
+
 BROKER_KINDS: Final = frozenset({"broker", "replica"})
 """Processes that a route may name as a broker."""
 
@@ -252,9 +255,7 @@ class Expected(NamedTuple):
             ConnectionError: It is another one.
         """
         if (self.kinds and shown.kind not in self.kinds) or (self.name and self.name != shown.name):
-            raise ConnectionError(
-                f"the certificate of the server is of {shown.kind} {shown.name}, not of {self}"
-            )
+            raise ConnectionError(f"{CERTIFICATE_OF} {shown.kind} {shown.name}, not of {self}")
 
     def check_stated(self, told: ServerName) -> None:
         """Check what the process there tells of itself in plain text.

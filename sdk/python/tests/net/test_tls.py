@@ -96,6 +96,9 @@ async def test_only_a_name_server_is_asked_for_routes(certificates):
         names = NameServers([broker], connections, random=Random(1), timeout_s=20)
         with pytest.raises(Exception, match="of broker b-0, not of namesrv"):
             await names.get_route("orders")
+        # What was asked of it as a name server does not stay with its address.
+        connections.expect(broker, Expected(("broker",), "b-0"))
+        assert await echo(connections, broker) == b""
 
 
 async def test_a_server_with_the_certificate_of_a_user_is_none(certificates):

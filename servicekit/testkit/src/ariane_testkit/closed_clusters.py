@@ -81,18 +81,24 @@ def open_aio_channel(address: object, **options: Any) -> aio.Channel:
     return aio.secure_channel(str(address), credentials, **options)
 
 
-def open_blocking_channel(address: object) -> grpc.Channel:
-    """The same for raw stubs without a loop."""
-    credentials = _credentials()
+def open_blocking_channel(address: object, member: MemberKind | None = None) -> grpc.Channel:
+    """The same for raw stubs without a loop; as a process of the cluster instead of the tester."""
+    credentials = _credentials(member)
     if credentials is None:
         return grpc.insecure_channel(str(address))
     return grpc.secure_channel(str(address), credentials)
 
 
-def _credentials() -> grpc.ChannelCredentials | None:
-    if LocalCluster.closed_by is None:
+def _credentials(member: MemberKind | None = None) -> grpc.ChannelCredentials | None:
+    certificates = LocalCluster.closed_by
+    if certificates is None:
         return None
-    ca, certificate, key = (
-        path.read_bytes() for path in LocalCluster.closed_by.user(TESTER).values()
-    )
-    return grpc.ssl_channel_credentials(ca, key, certificate)
+    if member is None:
+        ca, certificate, key = certificates.user(TESTER).values()
+    else:
+        flags = certificates.flags(member, TESTER)
+        shown = dict(zip(flags[::2], map(Path, flags[1::2]), strict=True))
+        ca, certificate, key = (
+            shown[f"--tls-{each}"] for each in ("members", "certificate", "key")
+        )
+    return grpc.ssl_channel_credentials(ca.read_bytes(), key.read_bytes(), certificate.read_bytes())

@@ -4,13 +4,14 @@ import threading
 import time
 
 import pytest
-from grpc import insecure_channel
 
 from ariane.broker.v1 import client_service_pb2 as client_pb
 from ariane.broker.v1.client_service_pb2_grpc import ClientServiceStub
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_sdk import Message, TransactionOutcome
 from ariane_sdk.sync import Producer, PushConsumer
+from ariane_servicekit.security.caller import MemberKind
+from ariane_testkit.closed_clusters import open_blocking_channel
 
 
 @pytest.fixture
@@ -70,7 +71,7 @@ def test_clients_of_a_gateway_are_listed_with_it(cluster, ariane_json):
         yield client_pb.AttachRequest(relayed_clients=client_pb.RelayedClients(present=[relayed]))
         told.wait()
 
-    with insecure_channel(cluster.brokers[0].address) as channel:
+    with open_blocking_channel(cluster.brokers[0].address, MemberKind.GATEWAY) as channel:
         call = ClientServiceStub(channel).Attach(says())
         deadline = time.monotonic() + 60
         rows = {}

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from ariane_wire.transport.certificates import Certificate
 
 CheckServer: TypeAlias = "Callable[[Certificate], None]"
-"""Raises where the certificate is not that of the server that is meant; callers see the text."""
+"""Raises where the certificate is not that of the server that is meant; callers see the text. What it
+raises is why there is no connection, as with ``Opening``."""
 
 
 class OpenConnection(Protocol):
@@ -39,9 +40,11 @@ class OpenConnection(Protocol):
 
 Opening: TypeAlias = Callable[[OpenConnection], Awaitable[None]]
 """Makes calls on a new connection; what it raises is why there is none. A ``CallFailed`` with
-UNAUTHENTICATED or PERMISSION_DENIED is what the calls that wait fail with."""
+UNAUTHENTICATED, PERMISSION_DENIED or UNIMPLEMENTED is what the calls that wait fail with."""
 
-REFUSALS = frozenset({StatusCode.UNAUTHENTICATED, StatusCode.PERMISSION_DENIED})
+REFUSALS = frozenset(
+    {StatusCode.UNAUTHENTICATED, StatusCode.PERMISSION_DENIED, StatusCode.UNIMPLEMENTED}
+)
 
 
 class OpeningConnection:

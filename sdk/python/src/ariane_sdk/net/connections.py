@@ -10,6 +10,8 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
 from weakref import WeakValueDictionary
 
+from grpc import StatusCode
+
 from ariane.broker.v1.client_service_pb2_grpc import ClientServiceStub
 from ariane.broker.v1.group_service_pb2_grpc import GroupServiceStub
 from ariane.broker.v1.offset_service_pb2_grpc import OffsetServiceStub
@@ -48,6 +50,7 @@ from ariane_sdk.runtime.fork import PROCESS, ForkGuard
 from ariane_sdk.runtime.tasks import start_task
 from ariane_sdk.security import PLAIN, Access, Expected, ServerName, is_loopback, server_name
 from ariane_wire import (
+    CallFailed,
     Certificate,
     Channel,
     ChannelOptions,
@@ -143,6 +146,7 @@ class Connections:
         "_login",
         "_methods",
         "_options",
+        "_refused",
         "_shown",
         "_stubs",
     )
@@ -163,6 +167,8 @@ class Connections:
             self._login = Login(access.credentials, chance)
         self._expected: dict[str, Expected] = {}
         self._shown: dict[str, ServerName] = {}
+        self._refused: set[str] = set()
+        """Addresses where another process was than the expected one."""
         self._channels: dict[str, Channel] = {}
         self._stubs: dict[tuple[Callable[[Channel], Any], str], Any] = {}
         self._methods: dict[tuple[str, _Method], Callable[..., Any]] = {}
@@ -214,7 +220,16 @@ class Connections:
 
         def check(certificate: Certificate) -> None:
             shown = server_name(certificate)
-            self._expected.get(address, _ANYBODY).check(shown)
+            expected = self._expected.get(address, _ANYBODY)
+            try:
+                expected.check(shown)
+            except ConnectionError as error:
+                self._refused.add(address)
+                if expected.name:
+                    raise
+                # Of another kind, which has no such service: as it would say itself in plain text.
+                raise CallFailed(StatusCode.UNIMPLEMENTED, details=str(error)) from error
+            self._refused.discard(address)
             self._shown[address] = shown
 
         channel = secure_channel(
@@ -239,6 +254,11 @@ class Connections:
         if self._expected.get(address) == expected:
             return
         self._expected[address] = expected
+        if address in self._refused:
+            # Its channel waits before it tries again, and would tell what is true no longer.
+            self._refused.remove(address)
+            self._forget(address)
+            return
         shown = self._shown.get(address)
         if shown is None:
             return

@@ -38,7 +38,7 @@ from ariane_sdk.routing.route import BrokerRoute, Route
 from ariane_sdk.routing.route_wire import route_from_wire
 from ariane_sdk.runtime.environment import NAME_SERVERS, name_servers_of_environment
 from ariane_sdk.runtime.tasks import start_task
-from ariane_sdk.security import BROKER_KINDS, Expected
+from ariane_sdk.security import BROKER_KINDS, CERTIFICATE_OF, Expected
 from ariane_wire import AddressSources, is_source
 
 if TYPE_CHECKING:
@@ -298,8 +298,11 @@ def _error_of(rpc_error: AioRpcError, address: str) -> CallError:
     error = error_from_rpc(rpc_error, peer=f"name server {address}")
     if not isinstance(error, FeatureNotAvailable):
         return error
+    # Over TLS its certificate says what it is.
+    known = rpc_error.details() or ""
+    hint = known if known.startswith(CERTIFICATE_OF) else "is it the address of a broker?"
     return CallError(
-        f"{address} answers, and is no name server: is it the address of a broker?",
+        f"{address} answers, and is no name server: {hint}",
         reason=NOT_NAME_SERVER,
         # Of another address.
         retriable=True,
