@@ -23,10 +23,9 @@ SENT = TraceStep(
     trace_parent="00-a-b-01",
     **COMMON,
 )
-BEGUN = TraceStep(TraceKind.CONSUME_BEGIN, "ID", request_id="r", attempt=2, **COMMON)
-ENDED = TraceStep(
-    TraceKind.CONSUME_END, "ID", request_id="r", cost_ms=9, successful=False, **COMMON
-)
+CONSUMED = {"topic": "orders", "request_id": "r", **COMMON}
+BEGUN = TraceStep(TraceKind.CONSUME_BEGIN, "ID", attempt=2, **CONSUMED)
+ENDED = TraceStep(TraceKind.CONSUME_END, "ID", cost_ms=9, successful=False, **CONSUMED)
 DECIDED = TraceStep(
     TraceKind.END_TRANSACTION, "ID", topic="orders", state="COMMIT", message_type=1, **COMMON
 )
@@ -50,7 +49,7 @@ def test_the_layout_is_that_of_rocketmq():
     sent, begun, ended = decode_steps(rocketmq.encode())
 
     assert sent == SENT._replace(client_id="", trace_parent="")
-    assert begun == BEGUN._replace(client_id="")
+    assert begun == BEGUN._replace(client_id="", topic="")
     assert (ended.request_id, ended.cost_ms, ended.successful) == ("r", 9, False)
     ours = encode_steps([SENT]).decode()
     assert ours.startswith(rocketmq[: rocketmq.index("\x017F")])

@@ -7,7 +7,8 @@ pass it on. Tasks that a call starts inherit it; background loops have none.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final
 
@@ -127,6 +128,16 @@ def current_caller() -> Caller | None:
 def enter_call(call: Call) -> None:
     """Set the call of the running task; gRPC starts a new task for each call."""
     _CALL.set(call)
+
+
+@contextmanager
+def in_own_name() -> Iterator[None]:
+    """Make what runs in the block no call's: the process asks others for nobody but itself."""
+    outside = _CALL.set(None)
+    try:
+        yield
+    finally:
+        _CALL.reset(outside)
 
 
 def check_meant(context: aio.ServicerContext[Any, Any], known_as: str) -> None:

@@ -13,6 +13,7 @@ from ariane.common.v1.message_pb2 import (
     Message,
 )
 from ariane_admin.messages.message_traces import BODY_BYTES_MAX, STEPS_MAX, life_of, told_by
+from ariane_admin.servicers.message.messages import trace_of
 from ariane_record.single.message_trace import TraceKind, TraceStep, encode_steps
 
 BEGUN = TraceStep(TraceKind.CONSUME_BEGIN, "ID", 1700, "g", request_id="r", client_id="c")
@@ -35,6 +36,13 @@ def test_nobody_ends_what_another_has_begun():
     assert life[0].row()["user"] == "anna"
     [waits] = life_of([*told(BEGUN), *told(ENDED, user="bert")])
     assert (waits.user, waits.successful, waits.cost_ms) == ("", False, None)
+
+
+def test_a_step_that_names_no_topic_is_for_who_may_see_all_traces():
+    """Clients of RocketMQ name none of deliveries; rights are judged by what is named here."""
+    named, unnamed = life_of([*told(BEGUN._replace(topic="orders")), *told(BEGUN)])
+    assert trace_of(named).topic == "orders"
+    assert trace_of(unnamed).topic == "RMQ_SYS_TRACE_TOPIC"
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
@@ -22,7 +24,7 @@ from ariane.admin.v1.user_service_pb2_grpc import UserServiceStub
 from ariane.common.v1.message_pb2 import Message as WireMessage
 from ariane_filter.app import FilterApp
 from ariane_filter.settings import FilterSettings
-from ariane_sdk import Message, Producer
+from ariane_sdk import Message, Producer, ProducerSettings, PushConsumer, PushSettings
 from ariane_sdk.errors import ArianeError
 from ariane_servicekit import Address, serving
 from ariane_testkit.access_rules import entries_of
@@ -155,3 +157,57 @@ async def test_a_user_with_the_right_on_a_filter_uploads_it_through_admin(closed
     assert [each.user for each in told.entries if each.outcome == audit_pb.AUDIT_OUTCOME_DONE] == [
         "anna"
     ]
+
+
+async def test_a_step_of_a_trace_is_for_who_may_see_its_topic(closed):
+    users = ("root", "anna", "ben", "carl")
+    stubs = {user: MessageServiceStub(await closed.admin(user)) for user in users}
+    root = await closed.admin("root")
+    for topic in ("orders", "bills"):
+        request = topic_pb.CreateTopicRequest()
+        request.topic.topic = topic
+        request.topic.read_queue_count = request.topic.write_queue_count = 1
+        await TopicServiceStub(root).CreateTopic(request)
+    await closed.make_user("anna", "allow GET topic orders")
+    await closed.make_user("ben", "allow PUBLISH topic orders", "allow SUBSCRIBE group g")
+    await closed.make_user("carl", "allow GET topic *", "deny GET topic bills")
+    as_root = {"tls": closed.tls("root")}
+    settings = ProducerSettings(message_trace=True)
+    async with Producer(closed.name_server, settings=settings, **as_root) as producer:
+        orders, bills = [
+            (await producer.send(Message(topic, b"x"))).unique_id for topic in ("orders", "bills")
+        ]
+    heard, done = set(), asyncio.Event()
+
+    async def listen(messages):
+        heard.update(message.unique_id for message in messages)
+        if heard == {orders, bills}:
+            done.set()
+
+    async with PushConsumer(
+        closed.name_server,
+        group="g",
+        subscriptions={"orders": "*", "bills": "*"},
+        listener=listen,
+        start="earliest",
+        settings=PushSettings(message_trace=True),
+        **as_root,
+    ):
+        await asyncio.wait_for(done.wait(), 60)
+
+    async def seen(user, unique_id, topic=""):
+        request = message_pb.ListMessageTracesRequest(unique_id=unique_id, topic=topic)
+        answer = await stubs[user].ListMessageTraces(request)
+        return [trace.topic for trace in answer.traces]
+
+    await closed.until(lambda: seen("root", bills), ["bills", "bills"])
+    await closed.until(lambda: seen("root", orders), ["orders", "orders"])
+    # Nobody needs the right to read all traces for it, and a topic that is named is no way round.
+    for user in ("anna", "ben", "carl"):
+        await closed.until(lambda who=user: seen(who, orders), ["orders", "orders"])
+        assert await seen(user, orders, "orders") == ["orders", "orders"]
+        for topic in ("", "orders"):
+            assert await seen(user, bills, topic) == []
+        with pytest.raises(AioRpcError, match="may not GET topic bills"):
+            await seen(user, bills, "bills")
+    assert await seen("root", bills, "orders") == []

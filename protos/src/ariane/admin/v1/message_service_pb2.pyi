@@ -283,7 +283,7 @@ class ListMessageTracesRequest(_message.Message):
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
-    """The topic that the message is of."""
+    """The topic that the message is of; steps that name another one are left out. Empty: any."""
     unique_id: _builtins.str
     """The producer's unique id of the message."""
     page_size: _builtins.int
@@ -355,6 +355,7 @@ class MessageTrace(_message.Message):
     SUCCESSFUL_FIELD_NUMBER: _builtins.int
     TRACE_ID_FIELD_NUMBER: _builtins.int
     USER_FIELD_NUMBER: _builtins.int
+    TOPIC_FIELD_NUMBER: _builtins.int
     kind: Global___MessageTraceKind.ValueType
     """What happened."""
     group: _builtins.str
@@ -369,6 +370,10 @@ class MessageTrace(_message.Message):
     """W3C trace id, to find the spans; empty when there was none."""
     user: _builtins.str
     """Who told of it, as the broker knew the user; empty when it did not. All else is what he says."""
+    topic: _builtins.str
+    """The topic that the message is of; that of traces where the client has named none: RocketMQ's
+    do not, of deliveries.
+    """
     @_builtins.property
     def begin_time(self) -> _timestamp_pb2.Timestamp:
         """When it began, by the client's clock."""
@@ -389,10 +394,11 @@ class MessageTrace(_message.Message):
         successful: _builtins.bool = ...,
         trace_id: _builtins.str = ...,
         user: _builtins.str = ...,
+        topic: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["begin_time", b"begin_time", "duration", b"duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["begin_time", b"begin_time", "client_id", b"client_id", "delivery_attempt", b"delivery_attempt", "duration", b"duration", "group", b"group", "kind", b"kind", "successful", b"successful", "trace_id", b"trace_id", "user", b"user"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["begin_time", b"begin_time", "client_id", b"client_id", "delivery_attempt", b"delivery_attempt", "duration", b"duration", "group", b"group", "kind", b"kind", "successful", b"successful", "topic", b"topic", "trace_id", b"trace_id", "user", b"user"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -85,7 +85,8 @@ class MessageServiceServicer(object):
 
     def ListMessageTraces(self, request, context):
         """Lists what is known of a message's life: sends, deliveries, outcomes, oldest first. Needs
-        clients that trace. Of each broker the newest 1,000 messages that tell of it are looked at.
+        clients that trace. Of each broker the newest 1,000 messages that tell of it are looked at, in
+        admin's own name: a step is for who may see the topic that it names.
         Errors: PAGE_TOKEN_INVALID, NAME_SERVERS_UNREACHABLE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

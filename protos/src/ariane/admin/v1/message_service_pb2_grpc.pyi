@@ -44,7 +44,8 @@ class MessageServiceStub:
     """
     ListMessageTraces: _grpc.UnaryUnaryMultiCallable[_message_service_pb2.ListMessageTracesRequest, _message_service_pb2.ListMessageTracesResponse]
     """Lists what is known of a message's life: sends, deliveries, outcomes, oldest first. Needs
-    clients that trace. Of each broker the newest 1,000 messages that tell of it are looked at.
+    clients that trace. Of each broker the newest 1,000 messages that tell of it are looked at, in
+    admin's own name: a step is for who may see the topic that it names.
     Errors: PAGE_TOKEN_INVALID, NAME_SERVERS_UNREACHABLE.
     """
     SendMessage: _grpc.UnaryUnaryMultiCallable[_message_service_pb2.SendMessageRequest, _message_service_pb2.SendMessageResponse]
@@ -76,7 +77,8 @@ class MessageServiceAsyncStub(MessageServiceStub):
     """
     ListMessageTraces: _aio.UnaryUnaryMultiCallable[_message_service_pb2.ListMessageTracesRequest, _message_service_pb2.ListMessageTracesResponse]  # type: ignore[assignment]
     """Lists what is known of a message's life: sends, deliveries, outcomes, oldest first. Needs
-    clients that trace. Of each broker the newest 1,000 messages that tell of it are looked at.
+    clients that trace. Of each broker the newest 1,000 messages that tell of it are looked at, in
+    admin's own name: a step is for who may see the topic that it names.
     Errors: PAGE_TOKEN_INVALID, NAME_SERVERS_UNREACHABLE.
     """
     SendMessage: _aio.UnaryUnaryMultiCallable[_message_service_pb2.SendMessageRequest, _message_service_pb2.SendMessageResponse]  # type: ignore[assignment]
@@ -123,7 +125,8 @@ class MessageServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_message_service_pb2.ListMessageTracesResponse, _abc.Awaitable[_message_service_pb2.ListMessageTracesResponse]]:
         """Lists what is known of a message's life: sends, deliveries, outcomes, oldest first. Needs
-        clients that trace. Of each broker the newest 1,000 messages that tell of it are looked at.
+        clients that trace. Of each broker the newest 1,000 messages that tell of it are looked at, in
+        admin's own name: a step is for who may see the topic that it names.
         Errors: PAGE_TOKEN_INVALID, NAME_SERVERS_UNREACHABLE.
         """
 

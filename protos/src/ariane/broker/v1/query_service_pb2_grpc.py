@@ -61,7 +61,7 @@ class QueryServiceServicer(object):
 
     def QueryMessages(self, request, context):
         """Finds messages of a topic by key or unique id, newest first, page by page: a page ends after
-        `message_count_max` messages, and after some MiB of bodies.
+        `message_count_max` messages, and after some MiB of bodies. Admin reads traces so.
         Errors: TOPIC_NOT_FOUND, FIELD_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

@@ -39,7 +39,7 @@ class QueryServiceStub:
     """
     QueryMessages: _grpc.UnaryUnaryMultiCallable[_query_service_pb2.QueryMessagesRequest, _query_service_pb2.QueryMessagesResponse]
     """Finds messages of a topic by key or unique id, newest first, page by page: a page ends after
-    `message_count_max` messages, and after some MiB of bodies.
+    `message_count_max` messages, and after some MiB of bodies. Admin reads traces so.
     Errors: TOPIC_NOT_FOUND, FIELD_INVALID.
     """
 
@@ -54,7 +54,7 @@ class QueryServiceAsyncStub(QueryServiceStub):
     """
     QueryMessages: _aio.UnaryUnaryMultiCallable[_query_service_pb2.QueryMessagesRequest, _query_service_pb2.QueryMessagesResponse]  # type: ignore[assignment]
     """Finds messages of a topic by key or unique id, newest first, page by page: a page ends after
-    `message_count_max` messages, and after some MiB of bodies.
+    `message_count_max` messages, and after some MiB of bodies. Admin reads traces so.
     Errors: TOPIC_NOT_FOUND, FIELD_INVALID.
     """
 
@@ -78,7 +78,7 @@ class QueryServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_query_service_pb2.QueryMessagesResponse, _abc.Awaitable[_query_service_pb2.QueryMessagesResponse]]:
         """Finds messages of a topic by key or unique id, newest first, page by page: a page ends after
-        `message_count_max` messages, and after some MiB of bodies.
+        `message_count_max` messages, and after some MiB of bodies. Admin reads traces so.
         Errors: TOPIC_NOT_FOUND, FIELD_INVALID.
         """
 

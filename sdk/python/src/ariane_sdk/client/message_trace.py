@@ -167,6 +167,7 @@ class MessageTrace:
         began_ms = self._clock.now_ms()
         begun = [
             self._step(TraceKind.CONSUME_BEGIN, message.unique_id, began_ms)._replace(
+                topic=message.topic,
                 request_id=f"{self._client_id}-{next(self._numbers)}",
                 attempt=message.attempts,
                 keys=tuple(message.keys),

@@ -10,8 +10,9 @@ milliseconds::
     EndTransaction time region group topic id tags keys store-host type id state from-check
     Recall         time region group topic id ok
 
-Steps of ArianeMQ end with two more fields, which other readers skip: the client's id, and the W3C
-trace context of the step. Source: Apache RocketMQ's client (``TraceDataEncoder``).
+Steps of ArianeMQ end with more fields, which other readers skip: the client's id, the W3C trace
+context of the step, and where RocketMQ's has no topic, the topic. Source: Apache RocketMQ's client
+(``TraceDataEncoder``).
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class TraceStep(NamedTuple):
     group: str = ""
     """The producer's or consumer's group."""
     topic: str = ""
-    """The topic; empty for steps of consuming, which do not have it."""
+    """The topic; empty for steps of consuming that another client than ours has written."""
     tag: str = ""
     """The tag."""
     keys: tuple[str, ...] = ()
@@ -140,10 +141,10 @@ def _encoded(step: TraceStep) -> str:
             fields = (*begun, *message, *end)
         case TraceKind.RECALL:
             fields = (*begun, step.topic, step.unique_id, ok)
-    return (
-        _FIELD_END.join(map(str, (step.kind, *fields, step.client_id, step.trace_parent)))
-        + _STEP_END
-    )
+    own: tuple[str, ...] = (step.client_id, step.trace_parent)
+    if step.kind in {TraceKind.CONSUME_BEGIN, TraceKind.CONSUME_END}:
+        own = (*own, step.topic)
+    return _FIELD_END.join(map(str, (step.kind, *fields, *own))) + _STEP_END
 
 
 def _field(fields: list[str], place: int) -> str:
@@ -176,16 +177,17 @@ def _send(f: list[str]) -> TraceStep:
 
 def _consume_begin(f: list[str]) -> TraceStep:
     return TraceStep(
-        TraceKind.CONSUME_BEGIN, f[5], _time(f[1]), f[3], keys=tuple(_field(f, 7).split()),
-        request_id=f[4], attempt=_number(f[6]), client_id=_field(f, 8), trace_parent=_field(f, 9),
+        TraceKind.CONSUME_BEGIN, f[5], _time(f[1]), f[3], _field(f, 10),
+        keys=tuple(_field(f, 7).split()), request_id=f[4], attempt=_number(f[6]),
+        client_id=_field(f, 8), trace_parent=_field(f, 9),
     )  # fmt: skip
 
 
 def _consume_end(f: list[str]) -> TraceStep:
     return TraceStep(
-        TraceKind.CONSUME_END, f[2], _time(_field(f, 7) or "0"), _field(f, 8), request_id=f[1],
-        cost_ms=_number(f[3]), successful=f[4] == "true", keys=tuple(_field(f, 5).split()),
-        client_id=_field(f, 9), trace_parent=_field(f, 10),
+        TraceKind.CONSUME_END, f[2], _time(_field(f, 7) or "0"), _field(f, 8), _field(f, 11),
+        keys=tuple(_field(f, 5).split()), request_id=f[1], cost_ms=_number(f[3]),
+        successful=f[4] == "true", client_id=_field(f, 9), trace_parent=_field(f, 10),
     )  # fmt: skip
 
 

@@ -23,6 +23,7 @@ from ariane_admin.servicers.message.message_search import (
     plain,
 )
 from ariane_admin.servicers.times import moment_in
+from ariane_record.names import TRACE_TOPIC
 from ariane_sdk import LiveBroker, MessageQueue, QueueLag
 from ariane_sdk import Message as OutgoingMessage
 from ariane_servicekit import PageRequest, field_invalid
@@ -91,14 +92,18 @@ class MessageServicer(MessageServiceServicer):
         page = PageRequest.of(
             page_size=request.page_size,
             page_token=request.page_token,
-            scope=f"traces:{request.unique_id}",
+            scope=f"traces:{request.topic}:{request.unique_id}",
             kinds=(int,),
         )
         answers = await self._cluster.answers()
         steps = await self._search.life(answers, request.unique_id)
-        places = list(enumerate(steps))
+        places = [
+            (place, step)
+            for place, step in enumerate(steps)
+            if not request.topic or step.recorded.topic in {"", request.topic}
+        ]
         if page.last is not None:
-            places = places[int(page.last[0]) + 1 :]
+            places = [each for each in places if each[0] > int(page.last[0])]
         taken = page.page_of(places, lambda each: (each[0],))
         return message_pb.ListMessageTracesResponse(
             traces=(trace_of(step) for _, step in taken.entries),
@@ -223,6 +228,7 @@ def trace_of(step: LifeStep) -> message_pb.MessageTrace:
         successful=step.successful,
         trace_id=step.trace_id,
         user=step.user,
+        topic=record.topic or TRACE_TOPIC,
     )
     trace.begin_time.FromMilliseconds(record.timestamp_ms)
     if step.cost_ms is not None:
