@@ -7,11 +7,17 @@ from dataclasses import replace
 
 import pytest
 
+import ariane_wire
 from ariane.admin.v1 import access_policy_service_pb2 as policy_pb
 from ariane.admin.v1 import user_service_pb2 as user_pb
 from ariane.common.v1 import access_pb2 as access
 from ariane.common.v1 import access_rules_pb2 as rules
 from ariane.common.v1 import access_service_pb2 as access_service_pb
+from ariane.common.v1.access_service_pb2_grpc import (
+    AccessServiceServicer,
+    add_AccessServiceServicer_to_server,
+)
+from ariane_admin.users import rules_room
 from ariane_admin.users import teller as teller_module
 from ariane_admin.users.credential_store import CredentialStore
 from ariane_admin.users.processes import AskedProcesses
@@ -308,6 +314,54 @@ async def test_processes_are_told_within_seconds(users, policies, database, name
 
 
 @on_sqlite
+async def test_a_process_that_was_taken_over_keeps_no_change_from_others(
+    users, database, name_server, monkeypatch
+):
+    """By a version beyond all numbers, or by one that is always ahead."""
+    monkeypatch.setattr(teller_module, "LOOK_S", 0.02)
+    said, heard = [], asyncio.Event()
+
+    class Liar(AccessServiceServicer):
+        async def TellAccessRules(self, request_iterator, context):  # noqa: N802 - the contract's.
+            yield access_service_pb.TellAccessRulesResponse(version=said[0])
+            async for request in request_iterator:
+                heard.set()
+                if request.last:
+                    ahead = request.part.version + 1000
+                    yield access_service_pb.TellAccessRulesResponse(version=ahead)
+
+    liar = ariane_wire.server()
+    add_AccessServiceServicer_to_server(Liar(), liar)
+    port = liar.add_insecure_port("127.0.0.1:0")
+    await liar.start()
+
+    async def processes():
+        return {name_server, f"127.0.0.1:{port}"}
+
+    store = UserStore(database)
+    try:
+        for place, version in enumerate((1 << 62, 500)):
+            said[:] = [version]
+            teller = RulesTeller(store, database, processes, SystemClock())
+            users._changed = teller.changed
+            await create(users, f"anna-{place}")
+            teller.start()
+            try:
+                heard.clear()
+                await asyncio.wait_for(heard.wait(), 20)
+                await create(users, f"bert-{place}")
+                async with ClusterClient(name_server) as client:
+                    seen = Seen(client.channel(name_server))
+                    await seen.version_at_least(store.version())
+                await asyncio.sleep(0.3)
+                assert store.version() <= (100 if place == 0 else 600)
+            finally:
+                await teller.stop()
+    finally:
+        await liar.stop(None)
+
+
+@on_sqlite
 async def test_a_process_that_begins_anew_is_told_again(users, policies, database, monkeypatch):
     monkeypatch.setattr(teller_module, "LOOK_S", 0.2)
     monkeypatch.setattr(teller_module, "AGAIN_S", 0.1)
@@ -428,6 +482,42 @@ async def test_the_name_of_a_deleted_user_stays_out_until_it_is_made_again(
     await create(users, "bert")
     assert may("bert")
     assert list(store.rules().disabled_users) == ["anna"]
+
+
+async def test_users_and_names_of_deleted_ones_are_so_many_at_most(users, policies, monkeypatch):
+    """Who makes and deletes users for ever would fill the memory of every process."""
+    monkeypatch.setattr(rules_room, "RECORDS_MAX", 4)
+    for name in ("a", "b", "c", "d"):
+        await create(users, name)
+        await users.DeleteUser(user_pb.DeleteUserRequest(user=name), None)
+    await refused(create(users, "e"), "FIELD_INVALID")
+    await refused(grant(policies, "role:ops", "allow GET cluster"), "FIELD_INVALID")
+    # A name that is kept out takes no more room than its user.
+    await create(users, "b")
+    await users.DeleteUser(user_pb.DeleteUserRequest(user="b"), None)
+
+
+async def test_policies_do_not_grow_beyond_what_processes_take(
+    users, policies, database, monkeypatch
+):
+    """Who may change some users would else let no change of rights reach any process."""
+    monkeypatch.setattr(rules_room, "RECORDS_BYTES_MAX", 2000)
+    texts = [f"deny PUBLISH topic {'x' * 200}{number}" for number in range(8)]
+    for name in ("a", "b"):
+        await create(users, name)
+    first = await grant(policies, "a", "; ".join(texts[:4]))
+    await refused(grant(policies, "b", "; ".join(texts)), "FIELD_INVALID")
+    await refused(grant(policies, "role:ops", "; ".join(texts)), "FIELD_INVALID")
+    told = UserStore(database).rules()
+    assert [len(user.entries) for user in told.users] == [4, 0]
+    assert told.ByteSize() < 2000
+    # What is taken away makes room, and is taken away wherever the bound is.
+    monkeypatch.setattr(rules_room, "RECORDS_BYTES_MAX", 10)
+    await grant(policies, "a", texts[0], known_version=first.version)
+    await users.UpdateUser(user_pb.UpdateUserRequest(user="b", enabled=False), None)
+    await grant(policies, "a", "")
+    monkeypatch.setattr(rules_room, "RECORDS_BYTES_MAX", 2000)
+    await grant(policies, "b", "; ".join(texts[:6]))
 
 
 def test_names_that_stay_out_are_told_in_parts(monkeypatch):

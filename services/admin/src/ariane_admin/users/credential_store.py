@@ -20,6 +20,7 @@ from ariane_admin.database.tables import ACCESS_CREDENTIAL, ACCESS_POLICY, ACCES
 from ariane_admin.servicers.times import time_of
 from ariane_admin.users.quota_store import credentials_max
 from ariane_admin.users.rows import changing, found, subjects_of
+from ariane_admin.users.rules_room import check_room
 from ariane_admin.users.secret_seal import SecretSeal
 from ariane_servicekit import StartRefused, feature_not_available, field_invalid, get_logger
 from ariane_servicekit.database import Database
@@ -104,6 +105,7 @@ class CredentialStore:
                     expire_ms=expire_ms,
                 )
             )
+            check_room(connection)
             made = _present(connection, credential.credential_id)
             assert made is not None  # noqa: S101 - inserted above
             return _credential_of(made)

@@ -16,6 +16,8 @@ ANSWER_S: Final = 5.0
 """Seconds that a process may take for one answer."""
 
 _PAGE: Final = 1000
+_USES_MAX: Final = 20_000
+"""Of one process, which remembers no more."""
 
 
 class Uses(NamedTuple):
@@ -58,7 +60,7 @@ class AskedProcesses:
                 answer = await stub.ListAccessUses(request, timeout=ANSWER_S)
                 uses += answer.uses
                 request.page_token = answer.next_page_token
-                if not request.page_token:
+                if not request.page_token or len(uses) >= _USES_MAX:
                     return uses
 
         answers, silent = await self._ask_each(ask)

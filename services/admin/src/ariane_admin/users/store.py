@@ -23,6 +23,7 @@ from ariane_admin.users.credential_store import forget_credentials, public_keys
 from ariane_admin.users.policy_check import ROLE_PREFIX
 from ariane_admin.users.quota_store import quotas_of
 from ariane_admin.users.rows import changing, found
+from ariane_admin.users.rules_room import check_room
 from ariane_servicekit import ServiceError, field_invalid
 from ariane_servicekit.database import Database
 
@@ -85,7 +86,7 @@ class UserStore:
         """Create a user.
 
         Raises:
-            ServiceError: USER_EXISTS.
+            ServiceError: USER_EXISTS, FIELD_INVALID for one too many.
         """
         with changing(self._database) as (connection, version):
             known = select(_U.name).where(_U.name == user.user)
@@ -110,6 +111,7 @@ class UserStore:
                     created_ms=self._database.now,
                 )
             )
+            check_room(connection)
             return _user_of(found(connection, user.user))
 
     def user(self, name: str) -> User:
@@ -131,7 +133,8 @@ class UserStore:
         """Change columns of a user.
 
         Raises:
-            ServiceError: USER_NOT_FOUND, RESOURCE_CHANGED, FIELD_INVALID for the last super user.
+            ServiceError: USER_NOT_FOUND, RESOURCE_CHANGED, FIELD_INVALID for the last super user,
+                and where all users together become too large.
         """
         with changing(self._database) as (connection, version):
             row = found(connection, name)
@@ -139,6 +142,8 @@ class UserStore:
             changed = update(ACCESS_USER).where(_U.name == name)
             connection.execute(changed.values(version=version, **values))
             _check_super(connection, row)
+            if len(values.get("roles", "")) > len(row.roles):  # Nothing bars from taking away.
+                check_room(connection)
             return _user_of(found(connection, name))
 
     def delete_user(self, name: str) -> None:
@@ -181,7 +186,8 @@ class UserStore:
         """Replace a policy.
 
         Raises:
-            ServiceError: USER_NOT_FOUND, RESOURCE_CHANGED.
+            ServiceError: USER_NOT_FOUND, RESOURCE_CHANGED, FIELD_INVALID where all policies
+                together become too large.
         """
         with changing(self._database) as (connection, version):
             if not subject.startswith(ROLE_PREFIX):
@@ -197,6 +203,8 @@ class UserStore:
                     subject=subject, policy=policy.SerializeToString(), version=version
                 )
             )
+            if policy.ByteSize() > present.ByteSize():  # Nothing bars from taking away.
+                check_room(connection)
             policy.version = version
             return policy
 

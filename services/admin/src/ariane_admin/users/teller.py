@@ -33,6 +33,13 @@ AGAIN_S: Final = 2.0
 PART_BYTES_MAX: Final = 1 << 20
 """Bytes of rules in one message."""
 
+AHEAD_MAX: Final = 1_000_000
+"""Changes by which a process may be ahead of the database, as where this is an older copy. One that
+was taken over says what it likes: beyond the largest number no change could be told any more."""
+
+CATCH_UP_S: Final = 60.0
+"""Seconds between two times that a process is believed to be ahead: all are told anew."""
+
 _log = get_logger(__name__)
 
 
@@ -60,6 +67,7 @@ class RulesTeller:
         self._told: dict[str, asyncio.Task[None]] = {}
         self._parts: Sequence[access_pb.TellAccessRulesRequest] = ()
         self._version = -1
+        self._caught_up_s = float("-inf")
         self.is_closed = False
         """Whether admin stops."""
         self._changed = asyncio.Event()
@@ -143,10 +151,7 @@ class RulesTeller:
         answer = await stream.read()
         while hasattr(answer, "version"):
             if answer.version > self._version >= 0:
-                # The database is a copy from before: its rules hold from now on all the same.
-                _log.warning("access_rules_older", told=self._version, held=answer.version)
-                await self._database.call(self._store.raise_version, answer.version)
-                self._looking.wake()
+                await self._catch_up(answer.version)
             change = self.change
             if answer.version < self._version:
                 for part in self._parts:
@@ -155,6 +160,20 @@ class RulesTeller:
                 continue
             await self.wait_for(change)
             await stream.write(access_pb.TellAccessRulesRequest())
+
+    async def _catch_up(self, held: int) -> None:
+        """Let the rules be newer than what a process holds, unless that cannot be."""
+        if held - self._version > AHEAD_MAX:
+            _log.error("access_rules_absurd", told=self._version, held=held)
+            return
+        now_s = self._clock.monotonic()
+        if now_s - self._caught_up_s < CATCH_UP_S:
+            return
+        self._caught_up_s = now_s
+        # The database is a copy from before: its rules hold from now on all the same.
+        _log.warning("access_rules_older", told=self._version, held=held)
+        await self._database.call(self._store.raise_version, held)
+        self._looking.wake()
 
 
 def _parts_of(rules: AccessRules) -> Iterator[access_pb.TellAccessRulesRequest]:
