@@ -47,8 +47,9 @@ from ariane_record.single.view import iter_messages
 from ariane_servicekit import ServiceError
 from ariane_servicekit.configuration.openid_settings import OpenIdSettings
 from ariane_servicekit.security.caller import Caller, CallerKind, MemberKind, address_of_peer
-from ariane_servicekit.security.identity.delegations import PREFIX, delegated
+from ariane_servicekit.security.identity.delegations import PREFIX, Scopes, delegated
 from ariane_servicekit.security.identity.identify import ACTING_KEY, acted_for, acting_text
+from ariane_servicekit.security.identity.logins import PublicKey
 from ariane_servicekit.security.identity.openid import OpenIdVerifier
 from ariane_servicekit.security.rights.covering import covers
 from ariane_servicekit.security.rights.explained import plain_address
@@ -143,8 +144,9 @@ def parse_claims(data: bytes) -> None:
 def parse_delegation(data: bytes) -> None:
     """Terms that the credential's key has signed."""
     shown = Delegation(terms=data, signature=KEY.sign(PREFIX + data))
-    public = KEY.public_key().public_bytes_raw()
-    found = delegated(shown, "laptop", public, "ipv4:127.0.0.1:1", CLOCK.now_ms())
+    signer = PublicKey("anna", KEY.public_key().public_bytes_raw())
+    peer, now_ms = "ipv4:127.0.0.1:1", CLOCK.now_ms()
+    found = delegated(shown, "laptop", signer, peer, now_ms=now_ms, scopes=Scopes())
     assert CLOCK.now_ms() < found.ends_ms
     found.scope.allows(access.ACTION_GET, access.RESOURCE_TOPIC, "t")
 

@@ -4,11 +4,13 @@ import contextvars
 import io
 import json
 import logging
+from functools import partial
 
 import pytest
 import structlog
 
 from ariane_servicekit import configure_logs, get_logger
+from ariane_servicekit.observability import logs
 from ariane_servicekit.observability.logs import LineBudget
 from ariane_servicekit.rpc.calls import Call, enter_call
 
@@ -65,6 +67,24 @@ def test_libraries_take_the_same_way(lines):
         "grpc._cython",
         "warning",
     )
+
+
+def test_connections_that_end_do_not_fill_the_log(lines, monkeypatch):
+    seconds = [7.0]
+    clocked = partial(LineBudget, monotonic=lambda: seconds[0])
+    monkeypatch.setattr(logs, "LineBudget", clocked)
+    lines(log_format="json")
+    transport = logging.getLogger("ariane_wire.server.server")
+    for number in range(1000):
+        transport.info("the connection of %s was ended: %s", number, "no HTTP/2")
+    transport.warning("certificates are not read again")
+    logging.getLogger("elsewhere").info("all the same")
+    seconds[0] = 8.0
+    transport.info("the connection of %s was ended", 1000)
+    told = [line["event"] for line in lines()]
+    assert len(told) == logs.TRANSPORT_LINES_PER_S + 3
+    assert told[-3:-1] == ["certificates are not read again", "all the same"]
+    assert told[-1].endswith("1000 was ended (980 such lines were left out before)")
 
 
 def test_levels_are_kept(lines):

@@ -39,6 +39,10 @@ _FIRST_KEYS: Final = ("time", "level", "event", "service", "component", "request
 _EventDict: TypeAlias = MutableMapping[str, Any]
 
 
+TRANSPORT_LINES_PER_S: Final = 20
+"""Lines about ended connections in one second."""
+
+
 def get_logger(name: str) -> FilteringBoundLogger:
     """Return the logger of a module; ``log.bind(key=value)`` adds keys to all its lines."""
     return cast("FilteringBoundLogger", structlog.get_logger(component=name))
@@ -106,10 +110,31 @@ def configure_logs(
             processors=[ProcessorFormatter.remove_processors_meta, *ending],
         )
     )
+    handler.addFilter(_TransportLines())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     # Libraries at debug level would drown our own debug lines.
     root.setLevel(max(_LEVELS[log_level], logging.INFO))
+
+
+class _TransportLines(logging.Filter):
+    """Leaves out what the transport says of its connections more often than people read it.
+
+    Whoever reaches a port can have any number of connections ended for faults.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._budget = LineBudget(TRANSPORT_LINES_PER_S)
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.levelno > logging.INFO or not record.name.startswith("ariane_wire"):
+            return True
+        left_out = self._budget.spend()
+        if left_out:
+            record.msg = f"{record.getMessage()} ({left_out} such lines were left out before)"
+            record.args = ()
+        return left_out is not None
 
 
 def _ending(log_format: LogFormat, output: TextIO) -> list[Processor]:

@@ -39,6 +39,10 @@ class MemberKind(enum.Enum):
     ADMIN = "admin"
 
 
+_PULLS: Final = "/ariane.broker.v1.PullService/"
+"""All that a FilterServer asks a broker for users: it runs foreign code, and sends and changes
+nothing in the name of anybody."""
+
 BROKERS: Final = frozenset({MemberKind.BROKER, MemberKind.REPLICA})
 """Those that hold a store: in a set, each is primary or replica by turns."""
 
@@ -73,6 +77,11 @@ class Caller:
     def address(self) -> str:
         """Its IP address, such as ``127.0.0.1`` or ``::1``; empty if it has none."""
         return address_of_peer(self.peer)
+
+    def acts_too_far(self, method: str) -> bool:
+        """Whether a member acts for the user in a method in which such a member does not."""
+        is_by_filter = self.acting is not None and self.acting.member_kind is MemberKind.FILTER
+        return is_by_filter and not method.startswith(_PULLS)
 
     def __str__(self) -> str:
         """Name it for people, such as ``user anna by gateway g1``."""

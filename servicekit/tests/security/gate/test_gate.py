@@ -33,6 +33,7 @@ from ariane.namesrv.v1.route_service_pb2 import (
 from ariane_servicekit import Machine
 from ariane_servicekit.rpc.calls import current_caller
 from ariane_servicekit.security.caller import Caller, CallerKind, MemberKind
+from ariane_servicekit.security.gate import long_calls
 from ariane_servicekit.security.gate.access_mode import AccessMode
 from ariane_servicekit.security.gate.asking import require
 from ariane_servicekit.security.gate.gate import Gate
@@ -174,7 +175,7 @@ async def test_members_that_may_act_for_users_have_the_rights_of_these(probe, re
 
     async with probe() as served, telling(served.channel) as admin:
         await admin.tell("anna: allow GET topic t")
-        for kind in (MemberKind.GATEWAY, MemberKind.ADMIN, MemberKind.FILTER):
+        for kind in (MemberKind.GATEWAY, MemberKind.ADMIN):
             await route(served, "t", acting(kind, "anna"))
             assert (await refused(route(served, "u", acting(kind, "anna"))))[0] == "ACCESS_DENIED"
         await route(served, "t", acting(MemberKind.ADMIN, "root"))
@@ -198,7 +199,7 @@ async def test_members_that_may_act_for_users_have_the_rights_of_these(probe, re
         reason, _, _ = await refused(route(served, "t", acting(MemberKind.GATEWAY, "root")))
         assert reason == "ACCESS_DENIED"
     assert [caller for _, caller in probe.served] == [
-        *("user anna by gateway m", "user anna by admin m", "user anna by filter m"),
+        *("user anna by gateway m", "user anna by admin m"),
         *("user root by admin m", "user olga by admin m"),
     ]
 
@@ -273,6 +274,26 @@ async def test_a_stream_ends_when_its_right_does(probe, refused, begin):
         await streams["bert"].write(hello("g", "other"))
         reason, more, _ = await refused(streams["bert"].read())
         assert (reason, more["name"]) == ("ACCESS_DENIED", "other")
+
+
+async def test_a_stream_that_has_used_more_than_is_remembered_begins_anew(
+    probe, refused, monkeypatch
+):
+    """What it no longer has a right to may be among what is forgotten."""
+    monkeypatch.setattr(long_calls, "USES_MAX", 3)
+    rights = "allow SUBSCRIBE group *"
+    async with probe() as served, telling(served.channel) as admin:
+        await admin.tell(f"anna: {rights}", f"bert: {rights}")
+        streams = {user: served.client.Attach(metadata=as_user(user)) for user in ("anna", "bert")}
+        for user, names in (("anna", "abcdef"), ("bert", "aaaaaa")):
+            for name in names:
+                await streams[user].write(hello(name))
+                await streams[user].read()
+        await admin.tell(f"anna: {rights}; deny SUBSCRIBE group a", f"bert: {rights}")
+        assert (await refused(streams["anna"].read()))[0] == "SERVICE_BUSY"
+        # Who has used little is judged by all of it.
+        await streams["bert"].write(hello("a"))
+        assert (await streams["bert"].read()).HasField("accepted")
 
 
 async def test_a_stream_of_a_user_who_is_gone_ends(probe, refused):

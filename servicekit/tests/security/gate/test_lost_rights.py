@@ -17,6 +17,7 @@ from ariane_servicekit.security.gate.access_mode import AccessMode
 from ariane_servicekit.security.gate.gate import Gate
 from ariane_servicekit.security.rules.method_rules import method_rules
 from ariane_testkit.access_rules import rules_of
+from ariane_testkit.contract import contract_services
 
 ROUTES = DESCRIPTOR.services_by_name["RouteService"]
 
@@ -82,3 +83,30 @@ def test_only_admin_acts_for_a_user_who_has_become_a_super_user():
     causes = {kind: gate.still_allows(call, rule, ()) for kind, call in calls.items()}
     assert "may not act" in causes[MemberKind.GATEWAY]
     assert causes[MemberKind.ADMIN] == ""
+
+
+def test_who_runs_foreign_code_acts_for_users_where_they_pull_and_nowhere_else():
+    """A filter that broke out of its jail would else send and delete in the name of every user."""
+    gate = Gate(AccessMode.CLOSED, int)
+    gate.change_rules(rules_of(1, "anna: allow PUBLISH,SUBSCRIBE,DELETE,GET topic *"))
+    services = list(contract_services())
+    methods = [
+        f"/{service.full_name}/{each.name}" for service in services for each in service.methods
+    ]
+    rules = method_rules(services, asked=methods)
+    admitted_by = {MemberKind.FILTER: set(), MemberKind.GATEWAY: set()}
+    for kind, found in admitted_by.items():
+        member = Caller(CallerKind.MEMBER, "ipv4:10.0.0.2:1", "m", member_kind=kind)
+        anna = Caller(CallerKind.USER, "ipv4:10.0.0.1:1", "anna", acting=member)
+        for name in methods:
+            call = Call(name, "r-1", None)
+            call.gate, call._caller = gate, anna
+            try:
+                gate.admit(call, rules[name])
+            except ServiceError:
+                continue
+            if call.is_judged:
+                found.add(name)
+    pulls = {name for name in methods if "/ariane.broker.v1.PullService/" in name}
+    assert admitted_by[MemberKind.FILTER] == pulls
+    assert len(admitted_by[MemberKind.GATEWAY]) > 100

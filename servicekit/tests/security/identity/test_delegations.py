@@ -15,6 +15,7 @@ from ariane_servicekit.security.caller import Caller, CallerKind
 from ariane_servicekit.security.gate.access_mode import AccessMode
 from ariane_servicekit.security.gate.asking import require_sink, user_name
 from ariane_servicekit.security.gate.gate import Gate
+from ariane_servicekit.security.identity import delegations
 from ariane_servicekit.security.identity.identify import acting_text
 from ariane_servicekit.security.rights.rights import Rights
 
@@ -78,3 +79,33 @@ def test_nobody_acts_for_a_delegated_key(asked):
 def test_a_delegated_key_of_a_super_user_is_none(asked):
     assert asked(Gate.is_super, "root", None)
     assert not asked(Gate.is_super, "root", scope_of(access.ACTION_GET))
+
+
+def test_what_delegations_leave_is_kept_in_bounded_memory(monkeypatch):
+    """Whoever has a key may sign any number of them, and each connection shows one."""
+    monkeypatch.setattr(delegations, "LARGE_BYTES_MAX", 80_000)
+    scopes, kept = delegations.Scopes(), []
+
+    def admitted(user, number, size=8_000, networks=(), address="10.0.0.7"):
+        entry = rules.AccessEntry(name="t", source_networks=networks)
+        terms = f"{user}-{number}".encode().ljust(size, b" ")
+        try:
+            kept.append(scopes.of(terms, [entry], user, address))
+        except ServiceError as busy:
+            return busy.row.name != "SERVICE_BUSY"
+        return True
+
+    assert [admitted("anna", number) for number in range(5)] == [True] * 2 + [False] * 3
+    # Alike ones are one, from whichever address, unless an entry asks for it; small ones are free.
+    assert admitted("anna", 1, address="10.0.0.8")
+    assert kept[-1] is kept[1]
+    assert all(admitted("anna", number, size=500) for number in range(100))
+    for address in ("10.0.0.7", "10.0.0.8"):
+        assert admitted("anna", 0, size=600, networks=["10.0.0.0/8"], address=address)
+    assert kept[-1] is not kept[-2]
+    others = [admitted(user, number) for user in "bcdef" for number in range(2)]
+    assert others == [True] * 8 + [False] * 2
+    # Those of connections that are gone make room.
+    kept.clear()
+    assert admitted("anna", 9)
+    assert (len(scopes._known), len(scopes._large)) == (1, 1)

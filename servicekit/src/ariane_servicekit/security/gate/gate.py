@@ -333,6 +333,11 @@ class Gate:
         except ServiceError as error:
             return error.message
 
+    def judges_user(self, call: Call) -> bool:
+        """Whether an admitted call is a user's, who is refused what he has no right to."""
+        is_judged = call.is_judged and self.mode is AccessMode.CLOSED
+        return is_judged and call.caller.kind is CallerKind.USER
+
     def _learn(self, call: Call, uses: Iterable[Use]) -> None:
         """Count what a call has used, if the mode says so."""
         if self.mode is not AccessMode.LEARN or not call.is_judged:
@@ -398,6 +403,9 @@ class Gate:
             return None
         if self._is_proxy_of_super(caller):
             self._refuse(call, None, f"{caller.acting} may not act for a super user")
+            return None
+        if caller.acts_too_far(call.method):
+            self._refuse(call, None, f"{caller.acting} acts for users where they pull")
             return None
         return caller
 

@@ -20,6 +20,10 @@ from ariane_servicekit.security.rules.use_ledger import Use
 USES_MAX: Final = 4096
 """Uses that are remembered of one call, and those of one request more."""
 
+_FORGOTTEN: Final = (
+    "rights have changed, and the call has used more than can be judged again: begin it anew"
+)
+
 LOOK_S_MAX: Final = 60.0
 """Between two looks whether the proof of a caller has ended."""
 
@@ -39,6 +43,8 @@ class LongCall:
     """The task that works for it."""
     uses: set[Use] = field(default_factory=set)
     """What its requests use, the last one left out."""
+    has_forgotten: bool = False
+    """Whether it has used more than is remembered: it cannot be judged again."""
     request: Any = None
     """The last request; what it uses is found when it is asked for, and most calls end before."""
     timer: asyncio.TimerHandle | None = None
@@ -105,6 +111,7 @@ class LongCalls:
         if len(long.uses) >= USES_MAX:
             # Those of the requests from now on: each was judged when it came.
             long.uses.clear()
+            long.has_forgotten = True
         long.uses.update(self._gate.uses_of(long.rule, long.request))
         long.request = None
 
@@ -120,7 +127,10 @@ class LongCalls:
                 if long.request is not None:
                     self._add_uses(long)
                 cause = self._gate.still_allows(long.call, long.rule, long.uses)
-                if cause and long in self._calls and long.call.ended is None:
-                    long.end(cause)
+                if long in self._calls and long.call.ended is None:
+                    if cause:
+                        long.end(cause)
+                    elif long.has_forgotten and self._gate.judges_user(long.call):
+                        long.end(_FORGOTTEN, ErrorReason.ERROR_REASON_SERVICE_BUSY)
                 if count % JUDGED_AT_ONCE == 0:
                     await asyncio.sleep(0)

@@ -26,7 +26,7 @@ from ariane_servicekit.errors import ServiceError
 from ariane_servicekit.machine import Machine
 from ariane_servicekit.observability.logs import LineBudget, get_logger
 from ariane_servicekit.security.caller import Caller, CallerKind, address_of_peer
-from ariane_servicekit.security.identity.delegations import delegated, is_signed
+from ariane_servicekit.security.identity.delegations import Scopes, delegated, is_signed
 from ariane_servicekit.security.identity.session_tokens import SessionTokens, alike
 from ariane_servicekit.security.rights.rights import Rights
 from ariane_servicekit.security.tls.service_tls import ServiceTls
@@ -53,9 +53,6 @@ hosts together would have as many as there may be. Beyond it the answer comes at
 connection has its next proof looked at as late all the same."""
 
 PREFIX: Final = b"ariane-login-v1\0"
-_NOBODY: Final = bytes.fromhex("d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a")
-"""A key that nobody has here: an unknown credential takes as long as a wrong signature."""
-
 _NONCE, _LOGIN, _WRONG, _WAITS = "login-nonce", "login", "login-wrong", "login-waits"
 """Notes of a connection."""
 
@@ -74,6 +71,12 @@ class PublicKey(NamedTuple):
     """Ed25519, 32 bytes."""
     ends_ms: int = 0
     """When it stops to hold; 0 for never."""
+
+
+_NOBODY: Final = PublicKey(
+    "", bytes.fromhex("d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a")
+)
+"""A key that nobody has here: an unknown credential takes as long as a wrong signature."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +129,7 @@ class Logins:
         self._verifier = verifier
         self._budget = LineBudget(10)
         self._waiting_count = 0
+        self._scopes = Scopes()
         self.tokens = SessionTokens(machine.chance)
         """For stubs that cannot log in on each connection."""
 
@@ -159,13 +163,19 @@ class Logins:
             "" if self._tls is None or not identity.is_encrypted else str(self._tls.own),
             proof.credential_id,
         )
-        key, ends_ms = known.key if known else _NOBODY, now_ms + LOGIN_MS_MAX
+        signer, ends_ms = known or _NOBODY, now_ms + LOGIN_MS_MAX
+        key = signer.key
         scope: Rights | None = None
         delegation_ends_ms = 0
         if proof.HasField("delegation"):
             try:
                 key, delegation_ends_ms, scope = delegated(
-                    proof.delegation, proof.credential_id, key, identity.peer, now_ms
+                    proof.delegation,
+                    proof.credential_id,
+                    signer,
+                    identity.peer,
+                    now_ms=now_ms,
+                    scopes=self._scopes,
                 )
             except ValueError as error:
                 await self._refuse(identity, str(error))

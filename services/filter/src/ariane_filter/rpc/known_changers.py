@@ -15,7 +15,7 @@ from google.protobuf.message import Message
 from grpc import aio
 
 from ariane.common.v1.error_reason_pb2 import ErrorReason
-from ariane_servicekit import RpcService, ServiceError, get_logger
+from ariane_servicekit import RpcService, ServiceError
 from ariane_servicekit.security.gate.asking import has_its_rights
 from ariane_servicekit.security.identity.logins import is_local
 from ariane_servicekit.security.rules.method_rules import changes
@@ -24,28 +24,26 @@ from ariane_wire import Identity
 _Context = aio.ServicerContext[Any, Any]
 _Behavior = Callable[[Any, _Context], Awaitable[Message]]
 
-_log = get_logger(__name__)
-
 
 def for_known_changers(service: RpcService) -> RpcService:
     """The service, whose changing methods refuse callers from elsewhere that nobody has judged."""
     behaviors = {
-        method.name: _guarded(method.full_name, getattr(service.servicer, method.name))
+        method.name: _guarded(getattr(service.servicer, method.name))
         for method in service.descriptor.methods
         if changes(method)
     }
     return replace(service, servicer=_GuardedServicer(service.servicer, behaviors))
 
 
-def _guarded(method: str, behavior: _Behavior) -> _Behavior:
+def _guarded(behavior: _Behavior) -> _Behavior:
     async def run(request: Any, context: _Context) -> Message:
-        _check(method, context)
+        _check(context)
         return await behavior(request, context)
 
     return run
 
 
-def _check(method: str, context: _Context) -> None:
+def _check(context: _Context) -> None:
     """Refuse a caller of another machine who is not known.
 
     Raises:
@@ -54,7 +52,6 @@ def _check(method: str, context: _Context) -> None:
     identity: Identity = context.identity()  # type: ignore[attr-defined]  # Of our transport.
     if has_its_rights() or (is_local(identity.peer) and not identity.is_proxied):
         return
-    _log.warning("filter_change_refused", method=method, peer=context.peer())
     raise ServiceError(
         ErrorReason.ERROR_REASON_ACCESS_DENIED,
         "from another machine, filters are tried and changed by users with the right on them only, "
