@@ -9,6 +9,7 @@ import secrets
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
 from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 
 import httpx
@@ -26,8 +27,9 @@ from ariane.admin.v1.access_policy_service_pb2_grpc import AccessPolicyServiceSt
 from ariane.admin.v1.audit_service_pb2_grpc import AuditServiceStub
 from ariane.admin.v1.console_service_pb2_grpc import ConsoleServiceStub
 from ariane.admin.v1.setting_service_pb2_grpc import SettingServiceStub
+from ariane_admin.console import code_flow
 from ariane_admin.console.entrance import COOKIE
-from ariane_servicekit import Address
+from ariane_servicekit import Address, SystemClock
 from ariane_servicekit.security.identity.identify import SESSION_KEY
 from ariane_testkit.access_rules import entries_of
 from ariane_testkit.free_ports import free_port
@@ -328,3 +330,41 @@ async def test_nothing_that_is_read_or_kept_has_a_secret(
     secret |= {browser.cookies[COOKIE] for browser in (by_openid, by_link)}
     assert len(secret) > 8
     assert [each for each in secret if any(each in text for text in read)] == []
+
+
+async def test_codes_that_a_stranger_makes_up_keep_nobody_out_for_long(monkeypatch):
+    asked, answers = [], threading.Event()
+
+    def fetch(_url, _form, _headers):
+        asked.append(len(asked))
+        assert answers.wait(60)
+        raise OSError("no such code")
+
+    monkeypatch.setattr(code_flow, "fetch_once", fetch)
+    settings = SimpleNamespace(
+        openid_issuer=ISSUER,
+        openid_client_id=CLIENT,
+        openid_client_secret=None,
+        openid_token_endpoint="https://id.test/token",
+    )
+    flow = code_flow.CodeFlow(settings, SystemClock())
+
+    def sign_in(host):
+        query = {"state": "s", "code": "c"}
+        peer = f"ipv4:{host}:1"
+        return asyncio.create_task(flow.finish("s.n.v", query, "https://console", peer))
+
+    strangers = [sign_in("192.0.2.7") for _ in range(1000)]
+    user = sign_in("198.51.100.1")
+    others = [sign_in(f"203.0.113.{number}") for number in range(100)]
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert sum(not each.done() for each in strangers) == code_flow.WAITING_OF_HOST_MAX
+    assert not user.done()
+    waiting = sum(not each.done() for each in (*strangers, user, *others))
+    assert waiting == code_flow.WAITING_MAX
+    answers.set()
+    done = await asyncio.gather(*strangers, user, *others, return_exceptions=True)
+    assert len(asked) == code_flow.WAITING_MAX
+    assert sum("wait for the provider" in str(each) for each in done) == 1101 - len(asked)
+    assert flow._places.count == 0

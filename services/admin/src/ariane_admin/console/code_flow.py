@@ -30,9 +30,15 @@ from ariane_servicekit.security.identity.openid import (
     OpenIdVerifier,
     fetch_once,
 )
+from ariane_wire.server.host_places import HostPlaces, host_of
 
 EXCHANGES_MAX: Final = 4
 """Codes that are exchanged at a time; others wait."""
+
+WAITING_MAX: Final = 64
+WAITING_OF_HOST_MAX: Final = 16
+"""Sign-ins that are in work or wait, and those from one host; further ones do not hold. A stranger
+makes up codes without end, and would have everybody wait for them."""
 
 _WORD_LENGTH_MAX: Final = 4096
 """Of a code: longer than any provider's."""
@@ -68,6 +74,7 @@ class CodeFlow:
         self._settings = settings
         self._verifier = OpenIdVerifier(settings, clock)
         self._exchanges = asyncio.Semaphore(EXCHANGES_MAX)
+        self._places = HostPlaces(WAITING_MAX, WAITING_OF_HOST_MAX)
 
     @property
     def provider(self) -> str:
@@ -118,8 +125,14 @@ class CodeFlow:
         code = query.get("code", "")
         if not 0 < len(code) <= _WORD_LENGTH_MAX:
             raise ValueError(f"the provider gave no code: {query.get('error', '')[:64]!r}")
-        async with self._exchanges:
-            token = await asyncio.to_thread(self._exchange, code, pending.verifier, back)
+        host = host_of(peer)
+        if not self._places.enter(host):
+            raise ValueError("as many as may be wait for the provider already")
+        try:
+            async with self._exchanges:
+                token = await asyncio.to_thread(self._exchange, code, pending.verifier, back)
+        finally:
+            self._places.leave(host)
         return await self._user_of(token, pending.nonce, peer)
 
     async def _user_of(self, token: str, nonce: str, peer: str) -> Caller:

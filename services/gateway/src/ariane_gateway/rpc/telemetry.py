@@ -23,6 +23,7 @@ from ariane_gateway.rpc.filter_wire import wanted_of
 from ariane_gateway.rpc.settings_wire import consumer_settings, producer_settings
 from ariane_gateway.rpc.statuses import OK, Illegal, status_of
 from ariane_servicekit import field_invalid, first_request
+from ariane_wire.server.host_places import host_of
 
 TOPICS_MAX: Final = 1024
 """Of one client; brokers take no more."""
@@ -35,6 +36,14 @@ WAITING_BYTES_MAX: Final = 5 << 20
 
 SETTINGS_BYTES_MAX: Final = 1 << 20
 """Octets of a client's settings: brokers are told of them, and take 5 MiB at a time."""
+
+HEAVY_BYTES: Final = 16 << 10
+"""Octets of settings beyond which a client is heavy. Of others there may be as many as there may be
+streams."""
+
+HEAVY_BYTES_MAX: Final = 32 << 20
+"""Of the settings of all heavy clients; a quarter of it of those of one user, or of one host where
+nobody signs."""
 
 
 class Telemetry:
@@ -55,6 +64,7 @@ class Telemetry:
         self._groups = groups
         self._body_bytes_max = body_bytes_max
         self._reading: set[asyncio.Task[None]] = set()
+        self._heavy: dict[_Stream, int] = {}
         self._closing = asyncio.Event()
 
     async def serve(
@@ -71,7 +81,7 @@ class Telemetry:
             await context.write(TelemetryCommand(status=error.status))
             return
         client = self._clients.heard(*caller.identity)
-        stream = _Stream()
+        stream = _Stream(caller.user or host_of(context.peer()))
         self._clients.opens(client, stream)
         reading = asyncio.create_task(self._read(first, commands, client, caller, stream))
         self._reading.add(reading)
@@ -81,6 +91,7 @@ class Telemetry:
         finally:
             self._clients.closes(client, stream)
             self._reading.discard(reading)
+            self._heavy.pop(stream, None)
             reading.cancel()
             await asyncio.wait((reading,))
         if not self._closing.is_set() and not reading.cancelled():
@@ -112,6 +123,7 @@ class Telemetry:
             self._commands.answered(caller.client_id, command)
             return
         try:
+            self._check_room(stream, command.settings.ByteSize())
             settings = await self._settings(command.settings, client)
         except (Refused, Illegal) as error:
             status = status_of(error)
@@ -123,6 +135,22 @@ class Telemetry:
         stream.has_begun = True
         self._clients.changed(client)
         stream(TelemetryCommand(status=OK, settings=settings))
+
+    def _check_room(self, stream: _Stream, octets: int) -> None:
+        """Refuse large settings where those that are kept are as large as they may be.
+
+        Raises:
+            Illegal: TOO_MANY_REQUESTS.
+        """
+        self._heavy.pop(stream, None)
+        if octets <= HEAVY_BYTES:
+            return
+        kept = self._heavy
+        theirs = sum(size for each, size in kept.items() if each.owner == stream.owner)
+        if max(4 * (theirs + octets), sum(kept.values()) + octets) > HEAVY_BYTES_MAX:
+            text = "too many clients have very large settings already"
+            raise Illegal(Code.TOO_MANY_REQUESTS, text)
+        kept[stream] = octets
 
     async def _settings(self, said: Settings, client: GatewayClient) -> Settings:
         """What a client is told that says its settings.
@@ -158,9 +186,11 @@ def _check_count(count: int) -> None:
 class _Stream:
     """Sends commands over a client's stream."""
 
-    __slots__ = ("_waiting", "has_begun", "waiting_bytes")
+    __slots__ = ("_waiting", "has_begun", "owner", "waiting_bytes")
 
-    def __init__(self) -> None:
+    def __init__(self, owner: str = "") -> None:
+        self.owner = owner
+        """Whom its client counts for: its user, or the host where nobody signs."""
         self._waiting: asyncio.Queue[TelemetryCommand | None] = asyncio.Queue(COMMANDS_WAITING_MAX)
         self.waiting_bytes = 0
         """Octets of the commands that wait."""
