@@ -50,6 +50,9 @@ def test_queues_are_in_order_of_brokers_then_numbers_however_they_are_said():
     assert queues_in_order(" broker-b:2; broker-a:11;broker-b:1") == expected
 
 
-@pytest.mark.parametrize("entry", ["", ":3", "broker-b", "broker-b:", "broker-b:-1", "broker-b:³"])
+ENTRIES = ["", ":3", "broker-b", "broker-b:", "broker-b:-1", "broker-b:³", "broker-b:65536"]
+
+
+@pytest.mark.parametrize("entry", [*ENTRIES, f"broker-b:{'9' * 5000}"])
 def test_what_is_no_entry_of_a_queue_order_is_passed_over(entry):
     assert queues_in_order(f"broker-a:1;{entry}") == (BrokerQueue("broker-a", 0),)

@@ -360,7 +360,7 @@ class BrokerSettings(ServiceSettings):
         100_000,
         ge=1,
         description="Half messages that may wait for an outcome at a time, about 1 KiB of memory "
-        "each; more are refused until some have ended.",
+        "each; more are refused until some have ended. Those of one topic may be three quarters.",
     )
     batch_expiry_s: float = Field(
         7 * 86_400,

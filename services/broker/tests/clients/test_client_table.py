@@ -87,7 +87,7 @@ def test_a_named_member_that_is_away_for_a_moment_is_no_change(table, clock):
 
 
 def test_members_that_never_come_back_hold_no_more_than_so_many_places(table, monkeypatch):
-    monkeypatch.setattr(absent_members, "ABSENT_MAX", 3)
+    monkeypatch.setattr(absent_members, "OF_GROUP_MAX", 3)
     stays = named(table, "a")
     for name in "bcd":
         table.detach(named(table, name))

@@ -1,5 +1,6 @@
 """Sinks: which broker each writes to, moving them, deleting them, and their long memory."""
 
+import json
 import zlib
 from dataclasses import replace
 from types import SimpleNamespace
@@ -22,13 +23,17 @@ from ariane.broker.v1.transaction_service_pb2 import (
     StageBatchRecordsRequest,
 )
 from ariane_broker.log.broker_log import BrokerLog
+from ariane_broker.spark_batches import batch_staging
+from ariane_broker.spark_batches import sinks as sinks_module
 from ariane_broker.spark_batches.batch_staging import BatchStaging
 from ariane_broker.spark_batches.batch_upkeep import QUERY_IDLE_MS, BatchUpkeep
 from ariane_broker.spark_batches.records.batch_progress import Progress
 from ariane_broker.spark_batches.records.batch_records import (
+    AttemptKey,
     BatchEvent,
     BatchKey,
     Contents,
+    Stage,
     batch_event_of,
 )
 from ariane_broker.spark_batches.records.batch_table import BatchTable
@@ -233,11 +238,12 @@ async def test_sinks_come_in_pages(orders, here):
 
 async def test_what_is_no_home_is_refused(orders, here, refused):
     batches = [CommittedBatch(batch_id=n) for n in (2, 1)]
-    name = here.broker_name
+    name, wide = here.broker_name, ["x" * 200 + str(number) for number in range(99)]
     for home, field in (
         (SinkHome(), "home.broker_name"),
         (SinkHome(broker_name="x" * 256), "home.broker_name"),
         (SinkHome(broker_name="a\nb"), "home.broker_name"),
+        (SinkHome(broker_name=name, broker_names=wide), "home.broker_names"),
         (SinkHome(broker_name=name, move_count=-1), "home.move_count"),
         (SinkHome(broker_name=name, committed_batch_id=-1), "home.committed_batch_id"),
         (SinkHome(broker_name=name, committed_batches=batches), "home.committed_batches"),
@@ -260,6 +266,90 @@ async def test_what_is_no_home_is_refused(orders, here, refused):
         assert (await refused(note_call(orders, here, query=query))).reason == "FIELD_INVALID"
     assert (await refused(note_call(orders, here, topic="a\tb"))).reason == "FIELD_INVALID"
     assert await sinks(orders) == []
+
+
+async def test_so_much_is_staged_and_so_much_of_one_user(running, here, refused, monkeypatch):
+    """Each stage is remembered until its batch is committed, or for days."""
+    monkeypatch.setattr(batch_staging, "STAGES_MAX", 8)
+
+    async with running() as broker:
+        await broker.create_topic("orders", 2)
+        for query, user in (("q", "anna"), ("other", "anna"), ("ben's", "ben")):
+            as_user = "ariane_broker.rpc.servicers.sink_servicer.user_name"
+            monkeypatch.setattr(as_user, lambda user=user: user)
+            await note(broker, here, query=query)
+        for batch in range(3):
+            await stage(broker, [b"0"], batch=batch)
+        await stage(broker, [b"0"], query_id="other")
+        full = stage_call(broker, [b"0"], batch=3)[0]
+        assert (await refused(full)).reason == "SERVICE_BUSY"
+        # What was staged before is no more by being staged again; others have the other half.
+        await stage(broker, [b"0"], batch=2, record_count_before=0)
+        for batch in range(4):
+            await stage(broker, [b"0"], batch=batch, query_id="ben's")
+        full = stage_call(broker, [b"0"], batch=4, query_id="ben's")[0]
+        assert (await refused(full)).reason == "SERVICE_BUSY"
+    async with running() as broker:
+        full = stage_call(broker, [b"0"], batch=4, query_id="ben's")[0]
+        assert (await refused(full)).reason == "SERVICE_BUSY"
+        # A commit makes room: earlier batches are dropped with it.
+        deleted = await broker.sinks.DeleteSink(DeleteSinkRequest(query_id="q"))
+        assert deleted.dropped_record_count == 3
+        await stage(broker, [b"0"], query_id="other", batch=1)
+
+
+def test_stages_are_counted_through_all_that_drops_them():
+    table = BatchTable()
+
+    def add(query, batch, count=2):
+        for number in range(count):
+            place = Stage(100 * batch + number, 1, 7, 1700, 10)
+            table.add_stage(BatchKey(query, batch), AttemptKey(number % 2, "t"), place)
+
+    def counted():
+        whole = {}
+        for batch, attempts in table.staged.items():
+            stages = sum(map(len, attempts.values()))
+            whole[batch.query_id] = whole.get(batch.query_id, 0) + stages
+        assert dict(table.stage_counts) == whole
+        assert table.stage_count == sum(whole.values())
+        return whole
+
+    for query in ("q", "r"):
+        for batch in range(5):
+            add(query, batch, 3)
+    assert counted() == {"q": 15, "r": 15}
+    table.drop(BatchKey("q", 4))
+    table.drop(BatchKey("q", 4))
+    table.commit(BatchKey("q", 1), (), Progress(1, 500, 1700, {1: Contents(3, 9)}))
+    assert counted() == {"q": 6, "r": 15}
+    table.delete_query("r", ())
+    assert counted() == {"q": 6}
+    again = BatchTable()
+    again.take_over(json.loads(json.dumps(table.copied()())))
+    assert (again.stage_count, again.stage_counts) == (6, table.stage_counts)
+    table.clear()
+    assert counted() == {}
+
+
+async def test_a_broker_knows_so_many_sinks_and_so_many_of_one_user(
+    orders, here, refused, monkeypatch
+):
+    """Who may send to some topic may note sinks, and each is kept for months."""
+    sinks_of = [("anna", 3), ("ben", 3), ("", 2)]
+    monkeypatch.setattr(sinks_module, "SINKS_OF_USER_MAX", 3)
+    monkeypatch.setattr(sinks_module, "SINKS_MAX", 8)
+    for user, count in sinks_of:
+        monkeypatch.setattr("ariane_broker.rpc.servicers.sink_servicer.user_name", lambda u=user: u)
+        for number in range(count):
+            await note(orders, here, query=f"{user}-{number}")
+        more = note_call(orders, here, query=f"{user}-more")
+        assert (await refused(more)).reason == "FIELD_INVALID"
+        # What is there is noted again.
+        await note(orders, here, query=f"{user}-0")
+    await orders.sinks.DeleteSink(DeleteSinkRequest(query_id="anna-1"))
+    await note(orders, here, query="more")
+    assert len(await sinks(orders)) == 8
 
 
 def damage(store, body):

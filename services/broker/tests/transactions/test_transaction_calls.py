@@ -233,6 +233,26 @@ async def test_no_more_wait_than_is_allowed(running, refused):
         await half_call(broker, unique_id="t-3")
 
 
+async def test_those_of_one_topic_leave_room_to_others(running, refused):
+    async with running(half_messages_max=24) as broker:
+        for topic in ("orders", "bills"):
+            await broker.create_topic(topic)
+        for number in range(18):
+            await half_call(broker, unique_id=f"t-{number}")
+        assert (await refused(half_call(broker, unique_id="t-18"))).reason == "SERVICE_BUSY"
+        await half_call(broker, unique_id="t-1")  # Sent again, it is the one that waits.
+        for number in range(6):
+            await half_call(broker, unique_id=f"b-{number}", topic="bills")
+        full = half_call(broker, unique_id="b-6", topic="bills")
+        assert (await refused(full)).reason == "SERVICE_BUSY"
+        await end_call(broker, ROLLBACK, "t-1")
+    async with running(half_messages_max=24) as broker:
+        await half_call(broker, unique_id="t-18")
+        assert (await refused(half_call(broker, unique_id="t-19"))).reason == "SERVICE_BUSY"
+        await end_call(broker, COMMIT, "b-1", topic="bills")
+        assert (await refused(half_call(broker, unique_id="t-19"))).reason == "SERVICE_BUSY"
+
+
 async def test_the_list_comes_in_pages_and_says_how_far_it_reaches(orders):
     for number in range(5):
         await half_call(orders, unique_id=f"t-{number}")
@@ -254,7 +274,8 @@ async def test_producers_are_asked_in_turn(orders, refused):
     calls = {name: await attach_producer(orders, name) for name in ("a", "b")}
     other = await attach_producer(orders, "c", "other")
     asked = []
-    for number, name in enumerate(("a", "b", "a")):
+    # The first one by the transaction's id, and each time the next.
+    for number, name in enumerate(("b", "a", "b")):
         checking = asyncio.ensure_future(check_call(orders, check_count=number))
         check = await question(calls[name])
         assert (check.transaction_id, check.check_count) == ("t-1", number)
@@ -265,7 +286,7 @@ async def test_producers_are_asked_in_turn(orders, refused):
         await answer(calls[name], "t-1", COMMIT if number else UNKNOWN)
         checked = await checking
         asked.append((checked.client_id, checked.outcome))
-    assert asked == [("a", UNKNOWN), ("b", COMMIT), ("a", COMMIT)]
+    assert asked == [("b", UNKNOWN), ("a", COMMIT), ("b", COMMIT)]
     # The answer decides nothing by itself.
     assert await waiting(orders) == ["t-1"]
 

@@ -16,6 +16,9 @@ from ariane_ordering.java_hash import java_string_hash
 ORDERS_REMEMBERED_MAX: Final = 1024
 """The number of cached queue orders: the same topics are asked for many times."""
 
+QUEUES_MAX: Final = 65_536
+"""Queues of one order: an order is a text, and each queue takes memory where it is read."""
+
 
 class BrokerQueue(NamedTuple):
     """A queue of a topic; sorts by broker, then by number."""
@@ -28,11 +31,12 @@ class BrokerQueue(NamedTuple):
 
 @lru_cache(ORDERS_REMEMBERED_MAX)
 def queues_in_order(queue_order: str) -> tuple[BrokerQueue, ...]:
-    """The sorted queues of a queue order. Malformed entries are ignored."""
+    """The sorted queues of a queue order. Malformed entries are ignored, and what is too much."""
     queues: set[BrokerQueue] = set()
     for entry in queue_order.split(";"):
         broker_name, _, count = entry.strip().rpartition(":")
-        if broker_name and count.isascii() and count.isdigit():
+        is_number = count.isascii() and count.isdigit() and len(count) <= len(str(QUEUES_MAX))
+        if broker_name and is_number and len(queues) + int(count) <= QUEUES_MAX:
             queues.update(BrokerQueue(broker_name, queue_id) for queue_id in range(int(count)))
     return tuple(sorted(queues))
 

@@ -8,9 +8,13 @@ from typing import Final
 
 from ariane_broker.clients.membership import Membership
 
-ABSENT_MAX: Final = 256
+COUNT_MAX: Final = 10_000
+OF_GROUP_MAX: Final = 256
 """So many members of a group may be away at a time: under names that never come back, such as those
 that a pod gets anew at each start, each holds queues for as long as it said."""
+WEIGHT_MAX: Final = 16 << 20
+"""Of all that are kept, as ``Membership.weight`` has it. Beyond this and ``COUNT_MAX`` a member
+that goes is gone: whoever may consume for a group can come and go under ever new names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +38,11 @@ class AbsentMembers:
         """Start without any."""
         self._monotonic = monotonic
         self._groups: dict[str, dict[str, AbsentMember]] = {}
+        self._count = 0
+        self._weight = 0
 
     def keep(self, client_id: str, address: str, membership: Membership) -> bool:
-        """Keep the place of a member that has left, if it wants that.
+        """Keep the place of a member that has left, if it wants that and there is room for it.
 
         If too many of its group are away then, the place of the one that left first is given up.
 
@@ -45,14 +51,19 @@ class AbsentMembers:
         """
         if not membership.keep_seconds:
             return False
+        group = membership.consumer_group
+        self._pop(group, client_id)
+        if self._count >= COUNT_MAX or self._weight + membership.weight > WEIGHT_MAX:
+            return False
         until = self._monotonic() + membership.keep_seconds
         absent = AbsentMember(client_id, address, membership, until)
-        members = self._groups.setdefault(membership.consumer_group, {})
-        members.pop(client_id, None)
+        members = self._groups.setdefault(group, {})
         members[client_id] = absent
-        if len(members) <= ABSENT_MAX:
+        self._count += 1
+        self._weight += membership.weight
+        if len(members) <= OF_GROUP_MAX:
             return True
-        del members[next(iter(members))]
+        self._pop(group, next(iter(members)))
         return False
 
     def take_back(self, client_id: str, membership: Membership) -> bool:
@@ -78,8 +89,12 @@ class AbsentMembers:
     def _pop(self, consumer_group: str, client_id: str) -> AbsentMember | None:
         members = self._groups.get(consumer_group, {})
         absent = members.pop(client_id, None)
-        if absent is not None and not members:
+        if absent is None:
+            return None
+        if not members:
             del self._groups[consumer_group]
+        self._count -= 1
+        self._weight -= absent.membership.weight
         return absent
 
 

@@ -41,6 +41,8 @@ class AttachedClient:
     only what it asks for counts."""
     wanted: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     """Filter of each topic in each of its groups, to compare pulls with."""
+    weight: int = 0
+    """How much its memberships say; see ``Membership.weight``."""
     work: ClientWork = field(default_factory=ClientWork)
     """The messages that it has in work."""
     has_said_goodbye: bool = False

@@ -10,11 +10,14 @@ from ariane_broker.clients.client_id import check_client_id
 from ariane_broker.clients.client_table import ClientTable
 from ariane_broker.clients.membership import ConsumeModel, Membership
 from ariane_broker.clients.outbox import Outbox
-from ariane_broker.errors.public_errors import broker_draining
+from ariane_broker.errors.public_errors import broker_draining, clients_too_heavy
 from ariane_broker.filters.filter import check_filter
 from ariane_broker.groups.group_changes import GroupChanges
 from ariane_record.names import retry_topic
 from ariane_servicekit import field_invalid
+from ariane_servicekit.rpc.calls import current_caller
+from ariane_servicekit.security.caller import Caller, CallerKind
+from ariane_wire.server.host_places import host_of
 
 GROUPS_MAX: Final = 1024
 SUBSCRIPTIONS_MAX: Final = 1024
@@ -24,6 +27,17 @@ who may not do anything may attach as well."""
 
 PRODUCER_GROUPS_LENGTH_MAX: Final = 64 << 10
 """Characters of the names of all producer groups of a client."""
+
+WEIGHT_MAX: Final = 1 << 20
+"""What the memberships of a client may say, as ``Membership.weight`` has it: all is kept for as
+long as it is here."""
+
+HEAVY_WEIGHT: Final = 16 << 10
+"""Beyond that a client is heavy. Of others there may be as many as there may be calls."""
+
+HEAVY_WEIGHT_MAX: Final = 32 << 20
+"""Of all heavy clients together; a quarter of it of those of one user, or of one host where nobody
+is asked who he is."""
 
 
 class ClientAdmission:
@@ -48,7 +62,7 @@ class ClientAdmission:
         """Admit a client; ``outbox`` takes the notices to one that is here by way of a gateway.
 
         Raises:
-            ServiceError: FIELD_INVALID, SERVICE_DRAINING, CLIENT_NOT_ATTACHED,
+            ServiceError: FIELD_INVALID, SERVICE_DRAINING, CLIENT_NOT_ATTACHED, SERVICE_BUSY,
                 SUBSCRIPTION_CONFLICT, FILTER_EXPRESSION_INVALID or a refusal of a group.
         """
         if self.draining:
@@ -65,7 +79,7 @@ class ClientAdmission:
             raise field_invalid("hello.producer_groups", rule)
         lost = self._groups.lost
         lost.note_started(hello.client_id, hello.incarnation)
-        await self._check(hello.client_id, hello.memberships)
+        await self._check(hello.client_id, current_caller(), hello.memberships)
         client = self._table.attach(hello, address, outbox)
         lost.note_back(hello.client_id)
         return client
@@ -76,15 +90,23 @@ class ClientAdmission:
         """Replace all memberships of a client.
 
         Raises:
-            ServiceError: SUBSCRIPTION_CONFLICT, FILTER_EXPRESSION_INVALID, FIELD_INVALID or a
-                refusal of a group.
+            ServiceError: SUBSCRIPTION_CONFLICT, FILTER_EXPRESSION_INVALID, FIELD_INVALID,
+                SERVICE_BUSY or a refusal of a group.
         """
-        await self._check(client.client_id, memberships)
+        await self._check(client.client_id, client.caller, memberships)
         self._table.change_memberships(client, memberships)
 
-    async def _check(self, client_id: str, memberships: tuple[Membership, ...]) -> None:
+    async def _check(
+        self, client_id: str, caller: Caller | None, memberships: tuple[Membership, ...]
+    ) -> None:
         if len(memberships) > GROUPS_MAX:
             raise field_invalid("memberships", f"must be at most {GROUPS_MAX}")
+        weight = sum(each.weight for each in memberships)
+        if weight > WEIGHT_MAX:
+            rule = (
+                f"must have {WEIGHT_MAX} characters of names and filters at most, or fewer queues"
+            )
+            raise field_invalid("memberships", rule)
         if len({membership.consumer_group for membership in memberships}) < len(memberships):
             raise field_invalid("memberships", "must not name a group twice")
         for membership in memberships:
@@ -104,6 +126,31 @@ class ClientAdmission:
             )
             if not broadcasting:
                 await self._make_topic(retry_topic(membership.consumer_group))
+        if weight > HEAVY_WEIGHT:  # At last: meanwhile others may have come.
+            self._check_room(client_id, _owner(caller), weight)
+
+    def _check_room(self, client_id: str, owner: str, weight: int) -> None:
+        """Refuse a heavy client where there are as many of them as there may be.
+
+        Raises:
+            ServiceError: SERVICE_BUSY.
+        """
+        heavy = [
+            each
+            for each in self._table.walk()
+            if each.weight > HEAVY_WEIGHT and each.client_id != client_id
+        ]
+        theirs = sum(each.weight for each in heavy if _owner(each.caller) == owner)
+        everybody = sum(each.weight for each in heavy)
+        if max(4 * (theirs + weight), everybody + weight) > HEAVY_WEIGHT_MAX:
+            raise clients_too_heavy(HEAVY_WEIGHT_MAX)
+
+
+def _owner(caller: Caller | None) -> str:
+    """Whom a client counts for: its user, or the host where nobody is asked who he is."""
+    if caller is None:
+        return ""
+    return caller.name if caller.kind is CallerKind.USER else host_of(caller.peer)
 
 
 def _check_word(text: str, field: str) -> None:

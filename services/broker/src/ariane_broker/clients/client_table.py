@@ -369,6 +369,7 @@ class ClientTable:
         after = {membership.consumer_group: membership for membership in memberships}
         client.memberships = MappingProxyType(after)
         client.wanted = {group: membership.wanted() for group, membership in after.items()}
+        client.weight = sum(membership.weight for membership in memberships)
         changed = [
             group
             for group in sorted(before.keys() | after.keys())

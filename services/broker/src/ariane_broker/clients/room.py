@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Collection
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from ariane_broker.clients.client_admission import ClientAdmission
 from ariane_broker.clients.client_questions import ClientQuestions
@@ -32,6 +32,10 @@ from ariane_broker.topics.topic_changes import TopicChanges, TopicEffects
 from ariane_broker.topics.topic_limits import TopicLimits
 from ariane_broker.topics.unread_queues import UnreadQueues
 from ariane_servicekit import get_logger, in_turns, new_id
+from ariane_servicekit.observability.logs import LineBudget
+
+CONFLICTS_LOGGED_PER_S: Final = 20
+"""Conflicts of subscriptions that are logged in one second."""
 
 _log = get_logger(__name__)
 
@@ -84,7 +88,7 @@ def clients_room(
     clients = ClientTable(
         clock,
         flags_conflicts=group_changes.flags_conflicts,
-        on_conflict=partial(_note_conflict, conflicts),
+        on_conflict=partial(_note_conflict, conflicts, LineBudget(CONFLICTS_LOGGED_PER_S)),
         receiver_silence_seconds=settings.client_heartbeat_s,
     )
     lookup = QueueLookup(log.store, state.topics, log.cold_reads)
@@ -264,11 +268,15 @@ def _vanished_members(
 
 def _note_conflict(
     conflicts: SubscriptionConflicts,
+    budget: LineBudget,
     conflict: Conflict,
     refused: bool,
 ) -> None:
     if refused:
         conflicts.refuse(conflict)
+    left_out = budget.spend()
+    if left_out is None:
+        return  # Whoever is refused may come again at once.
     _log.warning(
         "subscription_conflict",
         consumer_group=conflict.newcomer.membership.consumer_group,
@@ -276,6 +284,7 @@ def _note_conflict(
         newcomer=conflict.newcomer.client_id,
         difference=conflict.difference,
         refused=refused,
+        **({"suppressed_before": left_out} if left_out else {}),
     )
 
 

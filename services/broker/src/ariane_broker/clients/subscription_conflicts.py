@@ -15,6 +15,8 @@ from typing import Final
 from ariane_broker.clients.client_table import ClientTable, Conflict
 
 REMEMBERED_MAX: Final = 1000
+WEIGHT_MAX: Final = 4 << 20
+"""Of both sides of all that are remembered, as ``Membership.weight`` has it."""
 REMEMBERED_SECONDS: Final = 3600.0
 """A refused member tries again every few seconds; it is forgotten this long after its last try."""
 
@@ -40,6 +42,7 @@ class SubscriptionConflicts:
         self._now_ms = now_ms
         self._monotonic = monotonic
         self._refused: dict[tuple[str, str, str], tuple[SeenConflict, float]] = {}
+        self._weight = 0
 
     def refuse(self, conflict: Conflict) -> None:
         """Record that a newcomer was refused."""
@@ -48,8 +51,10 @@ class SubscriptionConflicts:
         count = 1 + (0 if before is None else before[0].count)
         seen = SeenConflict(conflict, refused=True, count=count, last_ms=self._now_ms())
         self._refused[key] = (seen, self._monotonic())
-        while len(self._refused) > REMEMBERED_MAX:
-            del self._refused[next(iter(self._refused))]
+        self._weight += _weight(conflict) - (0 if before is None else _weight(before[0].conflict))
+        while len(self._refused) > REMEMBERED_MAX or self._weight > WEIGHT_MAX:
+            oldest, _ = self._refused.pop(next(iter(self._refused)))
+            self._weight -= _weight(oldest.conflict)
 
     def walk(self, clients: ClientTable, consumer_group: str = "") -> Iterator[SeenConflict | None]:
         """Conflicts of one group or all, in any order; ``key_of`` sorts them.
@@ -64,6 +69,7 @@ class SubscriptionConflicts:
         self._refused = {
             key: (seen, at) for key, (seen, at) in self._refused.items() if at >= oldest
         }
+        self._weight = sum(_weight(seen.conflict) for seen, _ in self._refused.values())
         refused = {key: seen for key, (seen, _) in self._refused.items()}
         for conflict in clients.conflicts():
             seen = None
@@ -92,3 +98,7 @@ def _key(conflict: Conflict) -> tuple[str, str, str]:
         conflict.member.client_id,
         conflict.newcomer.client_id,
     )
+
+
+def _weight(conflict: Conflict) -> int:
+    return conflict.member.membership.weight + conflict.newcomer.membership.weight

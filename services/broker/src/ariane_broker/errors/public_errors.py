@@ -14,7 +14,8 @@ that its text and metadata are the same wherever it is raised::
     +-- by group or client      group_name_illegal, group_not_found, group_exists, group_paused,
     |                           broadcasting_disabled, client_id_taken, client_not_attached,
     |                           subscription_conflict, queue_locked, queue_lock_fenced,
-    |                           consumer_offset_reset, client_silent, group_limit_reached
+    |                           consumer_offset_reset, client_silent, group_limit_reached,
+    |                           clients_too_heavy
     +-- by pull                 queue_offset_out_of_range, queue_cut, filter_expression_invalid,
     |                           held_pulls_exhausted
     +-- by transaction          producer_not_attached; see ``transactions``
@@ -318,6 +319,15 @@ def client_id_taken(client_id: str) -> ServiceError:
         ErrorReason.ERROR_REASON_CLIENT_NOT_ATTACHED,
         f"another live client has the id {client_id!r}",
         {"client_id": client_id},
+    )
+
+
+def clients_too_heavy(weight_max: int) -> ServiceError:
+    """The memberships of clients, of all or of those of the caller, say as much as they may."""
+    return ServiceError(
+        ErrorReason.ERROR_REASON_SERVICE_BUSY,
+        "too many clients have memberships with very many names, filters or queues already",
+        {"limit": weight_max},
     )
 
 

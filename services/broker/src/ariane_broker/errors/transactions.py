@@ -120,6 +120,15 @@ def producer_silent(client_id: str, wait_seconds: float) -> ServiceError:
     )
 
 
+def stages_exhausted(limit: int) -> ServiceError:
+    """Too many staged parts of batches, of all queries or of a user's, wait for their commits."""
+    return ServiceError(
+        ErrorReason.ERROR_REASON_SERVICE_BUSY,
+        f"{limit} staged parts of batches wait for their commits; no more are taken",
+        {"limit": limit},
+    )
+
+
 def half_messages_exhausted(limit: int) -> ServiceError:
     """Too many half messages wait for an outcome."""
     return ServiceError(

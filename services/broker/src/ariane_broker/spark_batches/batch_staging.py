@@ -16,7 +16,7 @@ from ariane_broker.errors.public_errors import (
     queue_not_found,
     topic_not_writable,
 )
-from ariane_broker.errors.transactions import transaction_decided
+from ariane_broker.errors.transactions import stages_exhausted, transaction_decided
 from ariane_broker.log.broker_log import BrokerLog
 from ariane_broker.spark_batches.records.batch_names import check_attempt, check_batch, name_of
 from ariane_broker.spark_batches.records.batch_records import Stage, StageRequest, stage_record
@@ -33,6 +33,11 @@ from ariane_servicekit.errors import field_invalid
 STAGE_ROOM_BYTES: Final = 48 << 10
 """What a stage may have beyond the largest body, so that one message of that size fits with its
 properties; segments have room for 64 KiB."""
+
+
+STAGES_MAX: Final = 400_000
+"""Stages of batches that are not committed, which are remembered for days; a user may have half of
+them, or one query where nobody is asked who he is."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,7 +61,8 @@ class BatchStaging:
             The number of records that the attempt has staged.
 
         Raises:
-            ServiceError: TRANSACTION_DECIDED if the batch is committed, or the errors of an append.
+            ServiceError: TRANSACTION_DECIDED if the batch is committed, SERVICE_BUSY if too much is
+                staged, or the errors of an append.
             StorageError: Nothing is staged.
         """
         if self.is_draining():
@@ -74,6 +80,7 @@ class BatchStaging:
             self._check_repeat(request, stages, staged_count)
             await self.log.promised(stages[-1].commit_log_offset + 1)
             return staged_count
+        self._check_room(batch.query_id)
         record = stage_record(request, self.now_ms())
         limit_bytes = self.body_bytes_max + STAGE_ROOM_BYTES
         if len(record.body) > limit_bytes:
@@ -87,6 +94,24 @@ class BatchStaging:
         self.table.add_stage(batch, attempt, stage)
         await self.log.promised(appended.next_commit_log_offset)
         return staged_count + block.count
+
+    def _check_room(self, query_id: str) -> None:
+        """Refuse a stage more than there may be.
+
+        Raises:
+            ServiceError: SERVICE_BUSY.
+        """
+        counts, homes = self.table.stage_counts, self.table.homes
+        limit = STAGES_MAX // 2
+        if self.table.stage_count < limit:
+            return
+        if self.table.stage_count >= STAGES_MAX:
+            raise stages_exhausted(STAGES_MAX)
+        note = homes.get(query_id)
+        owner = "" if note is None else note.owner
+        theirs = [query for query, each in homes.items() if owner and each.owner == owner]
+        if sum(counts[query] for query in theirs or [query_id]) >= limit:
+            raise stages_exhausted(limit)
 
     @staticmethod
     def _check_repeat(request: StageRequest, stages: Sequence[Stage], staged_count: int) -> None:

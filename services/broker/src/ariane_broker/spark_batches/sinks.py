@@ -37,6 +37,13 @@ NOTE_AGE_MS_MAX: Final = 86_400_000
 
 NAME_LENGTH_MAX: Final = 255
 BROKERS_MAX: Final = 1000
+BROKERS_LENGTH_MAX: Final = 16 << 10
+"""Characters of the names of all brokers of a sink."""
+
+SINKS_MAX: Final = 10_000
+SINKS_OF_USER_MAX: Final = 1_000
+"""Sinks that a broker knows, and those that one user has noted first: who may send to any topic may
+note some, and each is kept for months."""
 
 _log = get_logger(__name__)
 
@@ -144,6 +151,8 @@ class Sinks:
         _check_home(home)
         if len(topic) > NAME_LENGTH_MAX or holds_control_character(topic):
             raise field_invalid("topic", "must be the name of a topic, or empty")
+        if not self.table.knows(query_id):
+            self._check_room(user)
         if self._becomes_home(query_id, home):
             home = await self._collected(query_id, topic, home)
         standing = self.table.homes.get(query_id)
@@ -158,6 +167,19 @@ class Sinks:
             self._write(query_id, home, topic or (standing.topic if standing else ""), owner)
         await self.log.promised()
         return self._with_own(query_id, self.table.homes[query_id].home)
+
+    def _check_room(self, user: str) -> None:
+        """Refuse a sink more than there may be, or one more of a user.
+
+        Raises:
+            ServiceError: FIELD_INVALID.
+        """
+        notes = self.table.homes.values()
+        rule = "must be that of a sink which there is: delete some that are not used any more, of"
+        if len(notes) >= SINKS_MAX:
+            raise field_invalid("query_id", f"{rule} {SINKS_MAX} of this broker")
+        if user and sum(note.owner == user for note in notes) >= SINKS_OF_USER_MAX:
+            raise field_invalid("query_id", f"{rule} {SINKS_OF_USER_MAX} of user {user}")
 
     def _becomes_home(self, query_id: str, home: SinkHome) -> bool:
         standing = self.table.homes.get(query_id)
@@ -301,6 +323,9 @@ def _check_home(home: SinkHome) -> None:
         raise field_invalid("home.broker_name", "must hold no control character")
     if len(home.broker_names) > BROKERS_MAX:
         raise field_invalid("home.broker_names", f"must be at most {BROKERS_MAX}")
+    if sum(map(len, home.broker_names)) > BROKERS_LENGTH_MAX:
+        rule = f"must have at most {BROKERS_LENGTH_MAX} characters in all"
+        raise field_invalid("home.broker_names", rule)
     if any(
         len(name) > NAME_LENGTH_MAX or holds_control_character(name) for name in home.broker_names
     ):

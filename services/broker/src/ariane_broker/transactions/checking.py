@@ -10,6 +10,7 @@ import asyncio
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
+from zlib import crc32
 
 from ariane_broker.clients.attached_client import AttachedClient
 from ariane_broker.clients.client_table import ClientTable
@@ -18,6 +19,7 @@ from ariane_broker.errors.public_errors import producer_not_attached
 from ariane_broker.errors.transactions import producer_silent
 from ariane_broker.log.broker_log import BrokerLog
 from ariane_broker.transactions.ending import CHECK_COUNT_MAX, TransactionEnds
+from ariane_broker.transactions.transaction_records import HalfMessage
 from ariane_record.control_characters import shown
 from ariane_record.single.message import encode_record
 from ariane_servicekit.errors import field_invalid
@@ -57,11 +59,10 @@ class TransactionChecks:
         self._log = log
         self._ends = ends
         self._clients = clients
-        self._turns: dict[str, int] = {}
         self._open: dict[tuple[str, str], list[asyncio.Future[Checked]]] = {}
 
     async def check(self, transaction_id: str, check_count: int, wait_seconds: float) -> Checked:
-        """Ask one of the group's producers, the next in turn.
+        """Ask one of the group's producers, each time another one.
 
         Args:
             transaction_id: The transaction.
@@ -81,7 +82,7 @@ class TransactionChecks:
             raise field_invalid("check_count", f"must be 0 to {CHECK_COUNT_MAX}", check_count)
         half = await self._ends.waiting(transaction_id)
         record = encode_record(await self._log.message_at(half.commit_log_offset))
-        client = self._next_producer(half.producer_group, half.topic)
+        client = self._next_producer(half, check_count)
         key = (client.client_id, transaction_id)
         answer: asyncio.Future[Checked] = asyncio.get_running_loop().create_future()
         self._open.setdefault(key, []).append(answer)
@@ -108,19 +109,19 @@ class TransactionChecks:
             if not waiting.done():
                 waiting.set_result(checked)
 
-    def _next_producer(self, producer_group: str, topic: str) -> AttachedClient:
-        """Choose the group's next producer in turn, so that a silent one is not asked twice.
+    def _next_producer(self, half: HalfMessage, check_count: int) -> AttachedClient:
+        """Choose a producer of the group: for each further question about a message the next one.
 
-        Anybody may name the group: only a client whose user may send to the topic is asked.
+        So a silent one is not asked twice, and messages are divided among them. Anybody may name
+        the group: only a client whose user may send to the topic is asked.
         """
         producers = [
             client
             for client in self._clients.all()
-            if producer_group in client.producer_groups and may_publish(client.caller, topic)
+            if half.producer_group in client.producer_groups
+            and may_publish(client.caller, half.topic)
         ]
         if not producers:
-            self._turns.pop(producer_group, None)
-            raise producer_not_attached(producer_group)
-        turn = self._turns.get(producer_group, -1) + 1
-        self._turns[producer_group] = turn
-        return producers[turn % len(producers)]
+            raise producer_not_attached(half.producer_group)
+        first = crc32(half.transaction_id.encode())
+        return producers[(first + check_count) % len(producers)]

@@ -124,6 +124,10 @@ HalfOutcome: TypeAlias = tuple[Appended, bool] | Exception
 stored."""
 
 
+OF_TOPIC_MIN: Final = 16
+"""Half messages of one topic that may wait in any case."""
+
+
 @dataclass(frozen=True, slots=True)
 class HalfLimits:
     """Limits for half messages."""
@@ -209,11 +213,25 @@ class Halves:
             return
         if request.demand is not None:
             self._log.promises.check(request.demand)
-        if self._table.pending_count + len(open_block.ids) >= self._limits.pending_count_max:
-            raise half_messages_exhausted(self._limits.pending_count_max)
+        self._check_room(request.topic, len(open_block.ids))
         if request.queue_id >= config.write_queue_count:
             raise queue_not_found(request.topic, request.queue_id, config.write_queue_count)
         open_block.add(position, request)
+
+    def _check_room(self, topic: str, more: int) -> None:
+        """Refuse a half message more than there may be, or three quarters of them in one topic.
+
+        Who may send to one topic, and ends nothing, would else keep all others from transactions.
+
+        Raises:
+            ServiceError: SERVICE_BUSY.
+        """
+        limit = self._limits.pending_count_max
+        of_topic = max(OF_TOPIC_MIN, limit * 3 // 4)
+        if self._table.pending_count + more >= limit:
+            raise half_messages_exhausted(limit)
+        if self._table.pending_count_of(topic) + more >= of_topic:
+            raise half_messages_exhausted(of_topic)
 
     def _stored(self, request: HalfRequest) -> HalfMessage | None:
         """The half message if it is stored and waits for its outcome.

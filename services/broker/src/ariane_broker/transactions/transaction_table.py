@@ -14,7 +14,7 @@ later. A crash before both leaves the half message pending. There is no other ca
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from itertools import takewhile
@@ -60,6 +60,7 @@ class TransactionTable(SnapshotState):
         # By transaction id, oldest first: queue offsets ascend.
         self._pending: dict[str, HalfMessage] = {}
         self._ids: dict[int, str] = {}
+        self._count_of: Counter[str] = Counter()
         # Oldest first; finding the first entry of a plain dictionary means skipping deleted ones.
         self._decisions: OrderedDict[str, Decision] = OrderedDict()
         # Decided half messages without an op record in the log, each with its outcome, which may be
@@ -72,6 +73,10 @@ class TransactionTable(SnapshotState):
     def pending_count(self) -> int:
         """Half messages without an outcome."""
         return len(self._pending)
+
+    def pending_count_of(self, topic: str) -> int:
+        """Those of one topic."""
+        return self._count_of[topic]
 
     @property
     def needed_from(self) -> int | None:
@@ -105,7 +110,9 @@ class TransactionTable(SnapshotState):
     def stored(self, half: HalfMessage) -> None:
         """Note that a half message was stored, for the first time or anew."""
         before = self._pending.pop(half.transaction_id, None)
+        self._count_of[half.topic] += 1
         if before is not None:
+            self._less(before.topic)
             del self._ids[before.queue_offset]
             self._owed[before.queue_offset] = before, None
             half = replace(
@@ -120,6 +127,7 @@ class TransactionTable(SnapshotState):
     def decided(self, decision: Decision) -> None:
         """Note that a transaction ended; its op record is owed."""
         half = self._pending.pop(decision.transaction_id)
+        self._less(half.topic)
         del self._ids[half.queue_offset]
         self._owed[half.queue_offset] = half, decision
         self._remember(decision)
@@ -145,6 +153,11 @@ class TransactionTable(SnapshotState):
         self._pending[transaction_id] = replace(self._pending[transaction_id], parked=True)
         self.change_count += 1
 
+    def _less(self, topic: str) -> None:
+        self._count_of[topic] -= 1
+        if not self._count_of[topic]:
+            del self._count_of[topic]
+
     def forget_before(self, commit_log_offset: int) -> None:
         """Forget half messages whose records are deleted."""
         # In the order of the log: one that is stored anew goes to the end.
@@ -155,6 +168,7 @@ class TransactionTable(SnapshotState):
         lost = list(found)
         for half in lost:
             del self._pending[half.transaction_id]
+            self._less(half.topic)
             del self._ids[half.queue_offset]
             _log.error(
                 "half_message_lost",
@@ -200,6 +214,7 @@ class TransactionTable(SnapshotState):
     def clear(self) -> None:
         """Forget everything."""
         self._pending.clear()
+        self._count_of.clear()
         self._ids.clear()
         self._decisions.clear()
         self._owed.clear()
@@ -231,6 +246,7 @@ class TransactionTable(SnapshotState):
             for half, decision in contents["owed"]
         ]
         self._pending = {half.transaction_id: half for half in pending}
+        self._count_of = Counter(half.topic for half in self._pending.values())
         self._ids = {half.queue_offset: half.transaction_id for half in pending}
         self._decisions = OrderedDict((each.transaction_id, each) for each in decisions)
         self._owed = {half.queue_offset: (half, decision) for half, decision in owed}

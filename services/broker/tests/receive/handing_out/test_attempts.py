@@ -1,12 +1,14 @@
 """Attempts to receive that come again, because their answer was lost."""
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 
 from ariane.broker.v1 import group_service_pb2 as group_pb
 from ariane.broker.v1 import send_service_pb2 as send_pb
 from ariane.common.v1 import message_pb2 as message_pb
+from ariane_broker.queue_key import QueueKey
 from ariane_broker.receive.handing_out import attempts as attempts_module
 from services.broker.tests.receive.receive_calls import Receiver, attempts, bodies
 
@@ -77,3 +79,21 @@ async def test_an_attempt_has_a_decent_name(broker, refused, attempt_id):
     await broker.create_topic("orders")
     refusal = await refused(Receiver(broker).receive(attempt_id=attempt_id))
     assert refusal.metadata["field"] == "order.attempt_id"
+
+
+def test_what_attempts_were_given_is_remembered_in_bounded_memory(monkeypatch):
+    monkeypatch.setattr(attempts_module, "ANSWERS_MAX", 100)
+    known = attempts_module.Attempts(log=None)
+
+    def note(attempt, queue_count):
+        queues = (QueueKey("orders", number) for number in range(queue_count))
+        known.note("g", attempt, [SimpleNamespace(queue=queue, serial=1) for queue in queues])
+
+    for number in range(1000):
+        note(f"a-{number}", 30)
+    assert list(known._answers) == [("g", f"a-{number}") for number in (997, 998, 999)]
+    # One that comes again counts once, and one with more than there may be is not remembered.
+    note("a-999", 40)
+    assert known._count == sum(map(len, known._answers.values())) == 100
+    note("wide", 101)
+    assert (known._count, known._answers) == (0, {})

@@ -162,7 +162,7 @@ async def test_many_queues_at_a_time_are_looked_at_in_turns(queues):
 async def test_messages_of_a_cancelled_call_go_to_the_next_call(queues):
     gone, following = await queues.waiting(), await queues.waiting()
     queues.put(4)
-    queues.lines.line("billing").serve()
+    queues.lines._lines["billing"].serve()
     gone.cancel()
     assert numbers(await following) == [4]
     assert gone.cancelled()
@@ -175,7 +175,20 @@ async def test_a_receive_cancelled_while_it_looks_leaves_no_watch(queues):
     call.cancel()
     await asyncio.wait([call])
     assert not queues.held._watches
-    assert not queues.lines.line("billing")._lanes
+    assert not queues.lines._lines
+
+
+async def test_nothing_is_kept_of_groups_in_which_nobody_waits(queues):
+    """Groups come and go, as who may create some likes."""
+    for _ in range(3):
+        call = await queues.waiting()
+        assert list(queues.lines._lines) == ["billing"]
+        queues.put(4)
+        assert numbers(await call) == [4]
+        assert not queues.lines._lines
+    # A message for a group without calls concerns nobody.
+    queues.lines.call("billing", QUEUES[0])
+    assert not queues.lines._lines
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -214,5 +227,5 @@ async def test_no_call_waits_while_messages_are_ready_and_none_is_lost(queues, s
     for call in calls:
         call.cancel()
     await settles(4)
-    assert not queues.lines.line("billing")._lanes
+    assert not queues.lines._lines
     assert not queues.held._watches

@@ -29,8 +29,15 @@ from ariane_broker.durable.saved_state import SavedState
 from ariane_broker.groups.consumer_offsets import ConsumerOffsets
 from ariane_broker.log.statistics import BrokerStatistics
 from ariane_servicekit import get_logger
+from ariane_servicekit.observability.logs import LineBudget
 
 _log = get_logger(__name__)
+
+VANISHED_LOGGED_PER_S: Final = 20
+"""Members that vanish and are logged in one second: clients may break streams as they like."""
+
+VANISHED_MAX: Final = 10_000
+"""Members that may come back; of more, the one that vanished first counts as dead."""
 
 _NOTHING: Final[Mapping[GroupQueue, tuple[Suspicion, Suspicion]]] = {}
 
@@ -95,6 +102,7 @@ class VanishedMembers:
         self._vanished: dict[str, _Vanished] = {}
         self._certain: list[_Vanished] = []
         self._doubts: dict[GroupQueue, int] = {}
+        self._budget = LineBudget(VANISHED_LOGGED_PER_S)
 
     def handed_out(self, place: GroupQueue, client_id: str, end: int) -> None:
         """Note that a member was given messages of a queue.
@@ -169,9 +177,14 @@ class VanishedMembers:
         self._statistics.vanished_member_count += 1
         deadline = self._monotonic() + self._grace_seconds
         self._end_grace(client.client_id)
+        if len(self._vanished) >= VANISHED_MAX:
+            self._end_grace(next(iter(self._vanished)))
         self._vanished[client.client_id] = _Vanished(
             client.work, deadline, death, raised, client.incarnation
         )
+        left_out = self._budget.spend()
+        if left_out is None:
+            return
         _log.warning(
             "member_vanished",
             client_id=client.client_id,
@@ -179,6 +192,7 @@ class VanishedMembers:
             consumer_groups=sorted(clustering),
             suspected_queues=[f"{place.queue.topic}/{place.queue.queue_id}" for place in raised],
             alone_with=None if death is None else f"{death.place.queue}@{death.queue_offset}",
+            **({"suppressed_before": left_out} if left_out else {}),
         )
 
     def came_back(self, client: AttachedClient) -> None:

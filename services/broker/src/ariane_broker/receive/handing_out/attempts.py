@@ -14,6 +14,10 @@ from ariane_broker.receive.in_hand.receive_log import ReceiveLog
 ATTEMPTS_MAX: Final = 10_000
 """The latest are remembered, in memory only: without them messages just come later."""
 
+ANSWERS_MAX: Final = 100_000
+"""Queues that the remembered attempts were given something of, together: one of them may have been
+given a little of very many."""
+
 
 class _Answer(NamedTuple):
     """What one queue gave."""
@@ -30,14 +34,18 @@ class Attempts:
     def __init__(self, log: ReceiveLog) -> None:
         self._log = log
         self._answers: dict[tuple[str, str], tuple[_Answer, ...]] = {}
+        self._count = 0
 
     def note(self, group: str, attempt_id: str, handed: Iterable[HandedOut]) -> None:
         """Note what an attempt was given."""
         if not attempt_id:
             return
-        if len(self._answers) >= ATTEMPTS_MAX:
-            del self._answers[next(iter(self._answers))]
-        self._answers[group, attempt_id] = tuple(_Answer(out.queue, out.serial) for out in handed)
+        self._take(group, attempt_id)
+        answers = tuple(_Answer(out.queue, out.serial) for out in handed)
+        self._answers[group, attempt_id] = answers
+        self._count += len(answers)
+        while len(self._answers) > ATTEMPTS_MAX or self._count > ANSWERS_MAX:
+            self._take(*next(iter(self._answers)))
 
     def repeat(self, group: str, attempt_id: str, now_ms: int) -> None:
         """Show again what an attempt was given that comes again, as far as nobody settled it.
@@ -45,7 +53,7 @@ class Attempts:
         Raises:
             StorageError: It becomes visible when its invisible time ends.
         """
-        answers = self._answers.pop((group, attempt_id), ()) if attempt_id else ()
+        answers = self._take(group, attempt_id) if attempt_id else ()
         events = []
         for answer in answers:
             window = self._log.window(group, answer.queue)
@@ -63,3 +71,9 @@ class Attempts:
                 )
         if events:
             self._log.write(events)
+
+    def _take(self, group: str, attempt_id: str) -> tuple[_Answer, ...]:
+        """Forget an attempt; returns what it was given."""
+        answers = self._answers.pop((group, attempt_id), ())
+        self._count -= len(answers)
+        return answers

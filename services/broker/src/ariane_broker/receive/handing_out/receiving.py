@@ -71,8 +71,7 @@ class Receiving:
     ) -> list[HandedOut]:
         """Hand out the messages that are ready, or wait for some."""
         deadline = self.monotonic() + order.hold_seconds
-        line = self.lines.line(order.group)
-        with line.lane(order, filters) as lane:
+        with self.lines.lane(order, filters) as (line, lane):
             while True:
                 handed = await self._hand_out(order, filters, lease, line, lane)
                 remaining = deadline - self.monotonic()

@@ -45,6 +45,11 @@ class WaitingLine:
         """The number of calls that wait."""
         return sum(len(lane.waiters) for lane in self._lanes.values())
 
+    @property
+    def is_unused(self) -> bool:
+        """Whether no call waits or looks at queues."""
+        return not self._lanes
+
     @contextmanager
     def lane(self, order: ReceiveOrder, filters: Filters) -> Iterator[Lane]:
         """The lane of an order, for as long as a call looks at queues or waits."""
@@ -163,12 +168,22 @@ class WaitingLines:
         self._cold_reads = cold_reads
         self._lines: dict[str, WaitingLine] = {}
 
-    def line(self, group: str) -> WaitingLine:
-        """The line of a group."""
+    @contextmanager
+    def lane(self, order: ReceiveOrder, filters: Filters) -> Iterator[tuple[WaitingLine, Lane]]:
+        """The line of an order's group and the order's lane, for as long as a call is in it.
+
+        A line without calls is forgotten: groups come and go.
+        """
+        group = order.group
         line = self._lines.get(group)
         if line is None:
             line = self._lines[group] = WaitingLine(self._hand_outs, self._held, self._cold_reads)
-        return line
+        try:
+            with line.lane(order, filters) as lane:
+                yield line, lane
+        finally:
+            if line.is_unused:
+                self._lines.pop(group, None)
 
     def call(self, group: str, queue: QueueKey) -> None:
         """Let the calls of a group that wait look into a queue soon: there may be messages."""

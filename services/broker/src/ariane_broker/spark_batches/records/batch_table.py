@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from math import inf
@@ -56,6 +57,10 @@ class BatchTable(SnapshotState):
         """Grows with every change."""
         self.staged: dict[BatchKey, dict[AttemptKey, list[Stage]]] = {}
         """Stages of each attempt, by batch."""
+        self.stage_counts: Counter[str] = Counter()
+        """How many stages are staged, by query."""
+        self.stage_count = 0
+        """How many of all queries."""
         self.progress: dict[str, Progress] = {}
         """The progress of each query."""
         self.publications: dict[BatchKey, Publication] = {}
@@ -110,6 +115,7 @@ class BatchTable(SnapshotState):
         """Add a stored stage."""
         if not self.is_committed(batch):
             self.staged.setdefault(batch, {}).setdefault(attempt, []).append(stage)
+            self._count_stages(batch.query_id, 1)
             self.change_count += 1
 
     def commit(
@@ -150,7 +156,7 @@ class BatchTable(SnapshotState):
         """Keep a batch no longer for a decision that never came; what is staged stays."""
         self.agreements.release(batch, decision_id)
         if self.is_committed(batch) and batch not in self.agreements.prepared:
-            self.staged.pop(batch, None)
+            self._unstage(batch.query_id, {batch})
         self.change_count += 1
 
     def told(self, batch: BatchKey, broker_names: Sequence[str]) -> None:
@@ -192,7 +198,7 @@ class BatchTable(SnapshotState):
 
     def drop(self, batch: BatchKey) -> None:
         """Drop the staged records of a batch."""
-        self.staged.pop(batch, None)
+        self._unstage(batch.query_id, {batch})
         self.change_count += 1
 
     def forget_query(self, query_id: str) -> None:
@@ -225,7 +231,19 @@ class BatchTable(SnapshotState):
     ) -> None:
         """Drop what is staged for batches of a query up to one, but for some of them."""
         gone = [one for one in self.staged if one.query_id == query_id and one.batch_id <= last_id]
-        list(map(self.staged.pop, set(gone).difference(kept)))  # In C: there may be many.
+        self._unstage(query_id, set(gone).difference(kept))
+
+    def _unstage(self, query_id: str, batches: Collection[BatchKey]) -> None:
+        """Drop what is staged for some batches of a query. In C: there may be many."""
+        gone = list(map(self.staged.pop, self.staged.keys() & batches))
+        stages = chain.from_iterable(map(dict.values, gone))
+        self._count_stages(query_id, -sum(map(len, stages)))
+
+    def _count_stages(self, query_id: str, more: int) -> None:
+        self.stage_count += more
+        self.stage_counts[query_id] += more
+        if not self.stage_counts[query_id]:
+            del self.stage_counts[query_id]
 
     # As a state over the log.
 
@@ -280,6 +298,8 @@ class BatchTable(SnapshotState):
     def clear(self) -> None:
         """Forget everything."""
         self.staged.clear()
+        self.stage_counts.clear()
+        self.stage_count = 0
         self.progress.clear()
         self.publications.clear()
         self.homes.clear()
@@ -343,6 +363,7 @@ class BatchTable(SnapshotState):
         for query_id, batch_id, partition_id, token, stages in contents["staged"]:
             attempts = self.staged.setdefault(BatchKey(query_id, batch_id), {})
             attempts[AttemptKey(partition_id, token)] = [Stage(*stage) for stage in stages]
+            self._count_stages(query_id, len(stages))
         for query_id, batch_id, place, timestamp_ms, rows in contents["progress"]:
             self.progress[query_id] = Progress(batch_id, place, timestamp_ms, contents_from(rows))
         for query_id, batch_id, stages, counts, committed_ms in contents["publications"]:
