@@ -10,7 +10,6 @@ from ariane_broker.rpc.translation.pull_wire import range_answer
 from ariane_record import RecordFields, decode_properties, encode_record
 from ariane_record.decoding.columns import decode_columns
 from ariane_record.layout import HEADER, SystemFlag
-from ariane_storage.store import Store
 
 
 async def read_range(broker, begin, end, **fields):
@@ -50,21 +49,6 @@ async def test_an_empty_range_has_no_chunks(broker):
     await broker.store("orders", [b"a", b"b"])
     assert await read_range(broker, 1, 1) == []
     assert await read_range(broker, 2, 5) == []
-
-
-async def test_nothing_is_read_behind_the_end(broker, monkeypatch):
-    """A micro-batch of Spark asks for many small ranges: each is one read of the store."""
-    await broker.store("orders", [b"a", b"b", b"c"])
-    read, places = Store.read_queue, []
-
-    def noted(store, topic, queue_id, queue_offset, **how):
-        places.append((topic, queue_offset))
-        return read(store, topic, queue_id, queue_offset, **how)
-
-    monkeypatch.setattr(Store, "read_queue", noted)
-
-    assert bodies_of_chunks(await read_range(broker, 0, 2)) == [b"a", b"b"]
-    assert [place for topic, place in places if topic == "orders"] == [0]
 
 
 async def test_headers_leave_bodies_in_the_broker(broker):

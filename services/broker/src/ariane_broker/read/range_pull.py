@@ -181,8 +181,6 @@ class PullRange:
                 self.statistics.count_pull(len(sizes), sum(map(len, records)))
                 chunk = project(records, sizes, position, order.projection)
                 yield replace(chunk, lost_offsets=lost) if len(lost) else chunk
-                if position >= end:
-                    return
             else:
                 await asyncio.sleep(0)
 
