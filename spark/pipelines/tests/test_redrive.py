@@ -5,12 +5,12 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,13 +22,9 @@ from ariane_pipelines.commands import spark as spark_commands
 from ariane_pipelines.redrive_ledger import RedriveLedger
 from ariane_pipelines.redriving import check_plan
 from ariane_pipelines.repairs import DROPPED, FAILED, SENT, Letter, Repairing, unchanged
-from ariane_sdk import Message, PushSettings
-from ariane_sdk.errors import MessagesFailed
-from ariane_sdk.sync import PushConsumer
 from ariane_spark.errors import OptionIllegal
 
 NOON = datetime(2013, 2, 8, 12, tzinfo=UTC)
-BRISK = PushSettings(rebalance_gap_s_min=0.05, handover_s=0.05, call_timeout_s=10.0)
 LETTERS_KILLED = 200
 
 LETTERS = pa.schema(
@@ -68,8 +64,8 @@ def batch_of(*bodies):
     return pa.RecordBatch.from_pylist(rows, LETTERS)
 
 
-def decide(function, *bodies, on_tables=False, target=None, topics=("orders", "other")):
-    repairing = Repairing(function, on_tables, target, frozenset(topics))
+def decide(function, *bodies, on_tables=False, target=None, types=MappingProxyType({})):
+    repairing = Repairing(function, on_tables, target, frozenset({"orders", "other"}), types)
     return repairing(batch_of(*bodies).to_struct_array()).to_pylist()
 
 
@@ -138,6 +134,30 @@ def test_what_no_topic_would_take_fails_alone(change, cause):
     assert outcomes[1]["body"] is None
 
 
+@pytest.mark.parametrize(
+    ("kind", "message_group", "cause"),
+    [
+        ("FIFO", "", "is of type FIFO and takes only messages with a message group"),
+        ("FIFO", "g", None),
+        ("NORMAL", "g", "is of type NORMAL and takes no messages with a message group"),
+        ("NORMAL", "", None),
+        ("DELAY", "", "takes only messages of type DELAY"),
+        ("TRANSACTION", "g", "takes only messages of type TRANSACTION"),
+    ],
+)
+def test_a_letter_that_its_topic_would_not_take_fails(kind, message_group, cause):
+    def regroup(letter):
+        return replace(letter, message_group=message_group)
+
+    (outcome,) = decide(regroup, b"0", types={"orders": kind})
+
+    if cause is None:
+        assert outcome["outcome"] == SENT
+    else:
+        assert outcome["outcome"] == FAILED
+        assert cause in outcome["cause"]
+
+
 def test_what_is_no_letter_fails():
     (outcome,) = decide(lambda letter: letter.body, b"0")
 
@@ -193,67 +213,11 @@ def test_a_plan_that_makes_no_sense_is_refused():
             check_plan(RedrivePlan(**{**good, **change}))
 
 
-@pytest.fixture
-def give_up(local_cluster, producer):
-    """Has a group give messages up: each is rejected for the reason that its tag names."""
-
-    def give_up(group, topic, numbers):
-        left = set(numbers)
-        all_seen = threading.Event()
-
-        def reject(messages):
-            left.difference_update(int(message.body) for message in messages)
-            if not left:
-                all_seen.set()
-            (message,) = messages
-            raise MessagesFailed(messages, f"no {message.tag}", rejected=True)
-
-        producer.send_batch(
-            [
-                Message(
-                    topic,
-                    b"%d" % n,
-                    tag="currency" if n % 3 else "amount",
-                    keys=(f"key-{n}",),
-                    message_group=f"g{n % 4}",
-                    properties={"number": str(n)},
-                )
-                for n in numbers
-            ]
-        )
-        with PushConsumer(
-            local_cluster.name_servers,
-            group=group,
-            subscriptions={topic: "*"},
-            listener=reject,
-            start="earliest",
-            batch_size=1,
-            settings=BRISK,
-        ):
-            # What the listener has is finished, and so sent back, before the consumer stops.
-            assert all_seen.wait(60)
-
-    return give_up
-
-
-@pytest.fixture
-def plan(local_cluster, tmp_path):
-    def plan(group, **more):
-        state = str(tmp_path / "state")
-        return RedrivePlan(endpoints=local_cluster.name_servers, group=group, state=state, **more)
-
-    return plan
-
-
-def bodies_of(reading, topic):
-    return Counter(bytes(row.body) for row in reading(topic, columns="body").load().collect())
-
-
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.timeout(600)
 def test_dead_letters_are_mended_and_sent_back_once(
-    spark, local_cluster, new_topic, give_up, reading, plan
+    spark, local_cluster, new_topic, give_up, reading, bodies_of, plan
 ):
     topic = new_topic()
     group = f"group-{topic}"
@@ -293,9 +257,7 @@ def test_dead_letters_are_mended_and_sent_back_once(
     # What was kept goes once there is something better; the slow tests have what died since.
     last = redrive(spark, plan(group))
     assert (last.sent_count, last.sent_before_count) == (2, 38)
-    assert bodies_of(reading, topic) == Counter(bytes(row.body) for row in rows) + Counter(
-        [b"0", b"1"]
-    )
+    assert bodies_of(topic) == Counter(bytes(row.body) for row in rows) + Counter([b"0", b"1"])
     with pytest.raises(OptionIllegal, match=f"is that of group {group}"):
         redrive(spark, plan("others", dry_run=True))
 
@@ -311,7 +273,7 @@ class Struck(Exception):
     "step", ["decide", "mark_planned", "before sending", "between topics", "mark_sent"]
 )
 def test_a_redrive_that_died_is_finished_by_the_next(
-    spark, new_topic, give_up, reading, plan, monkeypatch, step
+    spark, new_topic, give_up, bodies_of, plan, monkeypatch, step
 ):
     topics = [new_topic(), new_topic(), new_topic()]
     group = f"group-{topics[0]}"
@@ -347,7 +309,7 @@ def test_a_redrive_that_died_is_finished_by_the_next(
     assert (again.letter_count, again.finished_count, again.sent_before_count) == (0, 0, 42)
     planned = step not in {"decide", "mark_planned"}
     assert (report.finished_count, report.sent_count) == ((38, 4) if planned else (0, 42))
-    found = sum((bodies_of(reading, topic) for topic in topics), Counter())
+    found = sum((bodies_of(topic) for topic in topics), Counter())
     mended = Counter({body: n for body, n in found.items() if body.startswith(b"mended")})
     assert mended == Counter(b"mended %d" % n for n in range(2, 44))
 
@@ -356,7 +318,7 @@ def test_a_redrive_that_died_is_finished_by_the_next(
 @pytest.mark.spark
 @pytest.mark.timeout(1200)
 def test_killed_redrives_send_each_letter_once(
-    local_cluster, new_topic, give_up, reading, tmp_path
+    local_cluster, new_topic, give_up, bodies_of, tmp_path
 ):
     topic, group = new_topic(), "killed-redrive"
     give_up(group, topic, range(LETTERS_KILLED))
@@ -383,7 +345,7 @@ def test_killed_redrives_send_each_letter_once(
     # The second one died while it sent, or was just done with it.
     finished = {f"({count}, 0, {LETTERS_KILLED})\n" for count in (LETTERS_KILLED, 0)}
     assert told in finished
-    bodies = bodies_of(reading, topic)
+    bodies = bodies_of(topic)
     mended = {body: count for body, count in bodies.items() if body.startswith(b"mended")}
     assert mended == {b"mended %d" % n: 1 for n in range(LETTERS_KILLED)}
 
@@ -391,7 +353,7 @@ def test_killed_redrives_send_each_letter_once(
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.timeout(600)
-def test_the_command(spark, local_cluster, new_topic, give_up, reading, tmp_path, monkeypatch):
+def test_the_command(spark, local_cluster, new_topic, give_up, bodies_of, tmp_path, monkeypatch):
     topic, other = new_topic(), new_topic()
     group = f"group-{topic}"
     give_up(group, topic, range(10))
@@ -425,10 +387,10 @@ def test_the_command(spark, local_cluster, new_topic, give_up, reading, tmp_path
     assert [each["cause"] for each in told["kept"]] == ["RuntimeError: three"]
     assert {each["last_error"] for each in told["reasons"]} == {"no amount", "no currency"}
     assert again.exit_code == 1
-    assert bodies_of(reading, other).total() == 9
+    assert bodies_of(other).total() == 9
     assert "0 of 1 dead letter of" in again.output
     assert again.output.endswith("1 failed; 9 were sent before.\n")
-    assert bodies_of(reading, other) == Counter(b"%d!" % n for n in range(10) if n != 3)
+    assert bodies_of(other) == Counter(b"%d!" % n for n in range(10) if n != 3)
     refused = run("--repair", "my_fixes:nothing")
     assert (refused.exit_code, refused.output.count("\n")) == (1, 1)
     assert "my_fixes:nothing" in refused.output

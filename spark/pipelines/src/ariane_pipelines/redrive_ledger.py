@@ -7,11 +7,13 @@
     state/run-000001/decisions/    Parquet: each dead letter, its outcome, the message
     state/run-000001/planned       from now on exactly these messages are sent;
                                    or planned-at-least-once
+    state/run-000001/unsent-bills  but for those to this topic, which did not take them
     state/run-000001/sent          all of them are sent
 
 A run without ``planned`` never sent a message and is removed. A run with ``planned`` but without
 ``sent`` is finished by the next run: its messages are written again under the same name, and
-brokers recognise a repeat. The folder may be any path or URL that Spark writes to.
+brokers recognise a repeat. What a topic did not take counts as never sent: later runs decide about
+it anew. The folder may be any path or URL that Spark writes to.
 """
 
 from __future__ import annotations
@@ -19,16 +21,18 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from ariane_pipelines.repairs import SENT
 from ariane_spark.errors import OptionIllegal
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 _RUN: Final = re.compile(r"run-([0-9]{6,})")
 _IDENTITY: Final = re.compile(r"id-([0-9a-f]{32})")
@@ -37,6 +41,7 @@ _DECISIONS: Final = "decisions"
 _PLANNED: Final = "planned"
 _PLANNED_AT_LEAST_ONCE: Final = "planned-at-least-once"
 _SENT: Final = "sent"
+_UNSENT: Final = "unsent-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +56,8 @@ class Run:
     """Whether all of its messages are sent."""
     exactly_once: bool = True
     """Whether they are sent exactly once."""
+    unsent_topics: frozenset[str] = frozenset()
+    """Topics that did not take their messages."""
 
     @property
     def name(self) -> str:
@@ -106,7 +113,10 @@ class RedriveLedger:
             marks = self._names(match[0])
             exactly_once = _PLANNED_AT_LEAST_ONCE not in marks
             planned = _PLANNED in marks or not exactly_once
-            found.append(Run(int(match[1]), planned, _SENT in marks, exactly_once))
+            unsent = frozenset(
+                mark.removeprefix(_UNSENT) for mark in marks if mark.startswith(_UNSENT)
+            )
+            found.append(Run(int(match[1]), planned, _SENT in marks, exactly_once, unsent))
         return sorted(found, key=lambda run: run.number)
 
     def begin(self) -> Run:
@@ -135,18 +145,29 @@ class RedriveLedger:
         self._touch(f"{run.name}/{_PLANNED if exactly_once else _PLANNED_AT_LEAST_ONCE}")
         return replace(run, planned=True, exactly_once=exactly_once)
 
+    def mark_unsent(self, run: Run, topic: str) -> None:
+        """Note that a topic did not take the messages of a run, and never will get them of it."""
+        self._touch(f"{run.name}/{_UNSENT}{topic}")
+
     def mark_sent(self, run: Run) -> None:
-        """Note that all decided messages of a run are sent."""
+        """Note that all decided messages of a run are sent, but for those of unsent topics."""
         self._touch(f"{run.name}/{_SENT}")
 
     def sent_letters(self) -> DataFrame | None:
         """The dead letters that are sent or planned, by place and time of death."""
-        planned = [run for run in self.runs() if run.planned]
-        if not planned:
+        paths: dict[frozenset[str], list[str]] = {}
+        for run in self.runs():
+            if run.planned:
+                paths.setdefault(run.unsent_topics, []).append(self._decisions_path(run))
+        found = [
+            self._spark.read.parquet(*some).where(
+                (f.col("outcome") == SENT) & ~f.col("topic").isin(*unsent)
+            )
+            for unsent, some in paths.items()
+        ]
+        if not found:
             return None
-        paths = [self._decisions_path(run) for run in planned]
-        sent = self._spark.read.parquet(*paths).where(f.col("outcome") == SENT)
-        return sent.select("place", "died").distinct()
+        return reduce(DataFrame.unionByName, found).select("place", "died").distinct()
 
     def _decisions_path(self, run: Run) -> str:
         return f"{self._folder}/{run.name}/{_DECISIONS}"

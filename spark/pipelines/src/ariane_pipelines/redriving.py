@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions as f
@@ -21,6 +22,7 @@ from ariane_pipelines.letters import (
     dead_letters,
 )
 from ariane_pipelines.redrive_ledger import RedriveLedger, Run
+from ariane_pipelines.redrive_sends import send_planned
 from ariane_pipelines.repairs import (
     DECISION_SCHEMA,
     DROPPED,
@@ -31,6 +33,7 @@ from ariane_pipelines.repairs import (
     RepairTable,
     unchanged,
 )
+from ariane_pipelines.topic_types import topic_types
 from ariane_spark.calls.connection import connect_once
 from ariane_spark.errors import OptionIllegal
 from ariane_spark.options.option_table import Use
@@ -38,9 +41,6 @@ from ariane_spark.options.options import read_options
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
-
-REDRIVEN_PROPERTY: Final = "redrivenFrom"
-"""The property with the dead letter of a message: group/broker/queue/offset."""
 
 KEPT_SHOWN: Final = 100
 REASONS_SHOWN: Final = 1000
@@ -68,7 +68,7 @@ class RedrivePlan:
     """The selection of dead letters."""
     exactly_once: bool = True
     """Whether each message is sent exactly once. Without it, finishing an interrupted run may send
-    messages twice; topics of type FIFO on several brokers cannot have it."""
+    messages twice."""
     dry_run: bool = False
     """Whether only to report what would be done."""
     options: Mapping[str, str] | None = None
@@ -157,7 +157,9 @@ def redrive(spark: SparkSession, plan: RedrivePlan) -> RedriveReport:
     ledger.check_group(plan.group)
     if not plan.dry_run:
         ledger.claim(plan.group)
-        finished = sum(_finish(plan, ledger, run) for run in ledger.runs() if _is_open(run))
+        finished = sum(
+            send_planned(plan, ledger, run).count for run in ledger.runs() if _is_open(run)
+        )
     letters = dead_letters(spark, plan.endpoints, plan.group, plan.wanted)
     sent_before = ledger.sent_letters()
     before = 0
@@ -192,7 +194,8 @@ def _repairing(plan: RedrivePlan) -> Repairing:
     if plan.target is not None and plan.target not in topics:
         raise OptionIllegal("target", f"there is no topic {plan.target!r}")
     on_tables = plan.repair_table is not None
-    return Repairing(plan.repair_table or plan.repair or unchanged, on_tables, plan.target, topics)
+    function = plan.repair_table or plan.repair or unchanged
+    return Repairing(function, on_tables, plan.target, topics, topic_types(plan.endpoints))
 
 
 def _decided(letters: DataFrame, repairing: Repairing) -> DataFrame:
@@ -226,49 +229,28 @@ def _sent(plan: RedrivePlan, ledger: RedriveLedger, decisions: DataFrame) -> Red
     ledger.decide(run, decisions)
     decided = ledger.decisions(run)
     counts = _counted(decided)
-    if counts.sent_count:
-        _finish(plan, ledger, ledger.mark_planned(run, exactly_once=plan.exactly_once))
-    else:
+    if not counts.sent_count:
         ledger.forget(run)
-    return counts
+        return counts
+    planned = ledger.mark_planned(run, exactly_once=plan.exactly_once)
+    refusals = send_planned(plan, ledger, planned).refusals
+    return _counted(_refused(decided, refusals)) if refusals else counts
+
+
+def _refused(decided: DataFrame, refusals: Mapping[str, str]) -> DataFrame:
+    """The decisions, after topics did not take their messages."""
+    refused = (f.col("outcome") == SENT) & f.col("topic").isin(*refusals)
+    causes = f.create_map(*map(f.lit, chain.from_iterable(refusals.items())))
+    return decided.withColumns(
+        {
+            "outcome": f.when(refused, FAILED).otherwise(f.col("outcome")),
+            "cause": f.when(refused, causes[f.col("topic")]).otherwise(f.col("cause")),
+        }
+    )
 
 
 def _is_open(run: Run) -> bool:
     return run.planned and not run.sent
-
-
-def _finish(plan: RedrivePlan, ledger: RedriveLedger, run: Run) -> int:
-    """Send the decided messages of a run; return their number."""
-    messages = ledger.decisions(run).where(f.col("outcome") == SENT)
-    counts = messages.groupBy("topic").count().orderBy("topic").collect()
-    origin = f.concat(f.lit(f"{plan.group}/"), "place")
-    for topic, _ in counts:
-        given = {"endpoints": plan.endpoints, "topic": topic, **(plan.options or {})}
-        if run.exactly_once:
-            given["deliveryGuarantee"] = "exactly-once"
-            given["writeId"] = f"redrive/{ledger.identity()}/{run.number}/{topic}"
-        (
-            messages.where(f.col("topic") == topic)
-            # The letters of one message group are sent in the order in which they died.
-            .repartition(f.coalesce("messageGroup", "place"))
-            .sortWithinPartitions("died", "place")
-            .select(
-                "body",
-                "tag",
-                "keys",
-                "messageGroup",
-                f.map_concat(
-                    f.map_filter("properties", lambda name, _: name != REDRIVEN_PROPERTY),
-                    f.create_map(f.lit(REDRIVEN_PROPERTY), origin),
-                ).alias("properties"),
-            )
-            .write.format("ariane")
-            .mode("append")
-            .options(**given)
-            .save()
-        )
-    ledger.mark_sent(run)
-    return sum(count for _, count in counts)
 
 
 def _counted(decisions: DataFrame) -> RedriveReport:

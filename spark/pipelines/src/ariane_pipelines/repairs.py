@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -78,6 +78,8 @@ class Repairing:
     """The topic for all messages; ``None``: the topic each came from."""
     topics: frozenset[str]
     """The existing topics."""
+    types: Mapping[str, str] = field(default_factory=dict)
+    """The types of the topics that have one."""
 
     def __call__(self, rows: pa.StructArray) -> pa.StructArray:
         """Return a row of ``DECISION_SCHEMA`` for each dead letter.
@@ -161,6 +163,9 @@ class Repairing:
             raise TypeError(f"its body is {type(body).__name__}, neither bytes nor text")
         if isinstance(letter.keys, str):
             raise TypeError("its keys are one text, not several")
+        refusal = misfit(letter, self.types)
+        if refusal is not None:
+            raise ValueError(refusal)
         return {
             "topic": letter.topic,
             "body": bytes(body),
@@ -169,6 +174,29 @@ class Repairing:
             "messageGroup": letter.message_group or None,
             "properties": list(dict(letter.properties or {}).items()),
         }
+
+
+def misfit(letter: Letter, types: Mapping[str, str]) -> str | None:
+    """Why the topic of a letter would not take it, in words for the user; ``None``: it does.
+
+    Args:
+        letter: The letter as it is to be sent.
+        types: The types of topics, by name.
+    """
+    match types.get(letter.topic):
+        case "FIFO" if not letter.message_group:
+            return (
+                f"topic {letter.topic!r} is of type FIFO and takes only messages with a message"
+                " group; set 'message_group'"
+            )
+        case "NORMAL" if letter.message_group:
+            return (
+                f"topic {letter.topic!r} is of type NORMAL and takes no messages with a message"
+                " group; make 'message_group' empty"
+            )
+        case "DELAY" | "TRANSACTION" as kind:
+            return f"topic {letter.topic!r} takes only messages of type {kind}"
+    return None
 
 
 def _letter_of(row: Mapping[str, Any]) -> Letter:

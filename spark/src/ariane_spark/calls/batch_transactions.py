@@ -104,6 +104,7 @@ class BatchTransactions:
             found = [queue for queue in found if queue.broker_name in known]
             brokers = f"a broker of topic {sink.topic}"
         if not found:
+            self._routes.forget(topic)  # It may be opened again.
             raise QueueNotFound(f"topic {topic} has no queue to write on {brokers}")
         near = [queue for queue in found if queue.broker_name not in self._silent]
         return sorted(near or found, key=lambda queue: (queue.queue_id, queue.broker_name))

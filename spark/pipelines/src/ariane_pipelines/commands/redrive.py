@@ -83,7 +83,7 @@ where fixes.py, in the folder where the command is started, has
 @click.option(
     "--at-least-once",
     is_flag=True,
-    help="Allow duplicates; required for topics of type FIFO on several brokers.",
+    help="Allow duplicates, if a run is interrupted or a broker fails.",
 )
 @click.option("--dry-run", is_flag=True, help="Show what would be done, and change nothing.")
 @name_servers_option

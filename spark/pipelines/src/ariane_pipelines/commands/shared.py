@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from ariane_pipelines.error_texts import message_of
 from ariane_record.control_characters import shown, shown_json
 from ariane_sdk.errors import ArianeError
 from ariane_spark.errors import ArianeSparkError
@@ -23,10 +24,6 @@ if TYPE_CHECKING:
 EXIT_FAILED: Final = 1
 EXIT_INTERRUPTED: Final = 130
 
-_OUR_MESSAGE: Final = re.compile(
-    r"^(?:ariane_spark|ariane_sdk)\.errors(?:\.\w+)+: (.+)$", re.MULTILINE
-)
-_JAVA_MESSAGE: Final = re.compile(r"\AAn error occurred while calling .*\n: (.+)$", re.MULTILINE)
 _AGO: Final = re.compile(r"([0-9]{1,6})([smhd])")
 _CONTEXT_KINDS: Final = ("SQL", "DataFrame")
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
@@ -154,17 +151,6 @@ def one_line_errors(command: _C) -> _C:
         sys.exit(EXIT_FAILED)
 
     return wrapped  # type: ignore[return-value]
-
-
-def message_of(error: Exception) -> str:
-    """The part of Spark's error for the user: the text of our error in it, or its first line.
-
-    Args:
-        error: The error of Spark or its Java, perhaps with the trace of a worker in its text.
-    """
-    text = str(error)
-    found = _OUR_MESSAGE.findall(text) or _JAVA_MESSAGE.findall(text)
-    return str(found[-1]) if found else text.strip().partition("\n")[0]
 
 
 def write_data(result: Mapping[str, object], data_format: str) -> None:
