@@ -1,10 +1,15 @@
 """Queues that are written and not read: refused unless meant, and what lies in them is counted."""
 
+import asyncio
+import threading
+
 import pytest
 
 from ariane.broker.v1 import broker_service_pb2 as broker_pb
+from ariane.broker.v1 import client_service_pb2 as client_pb
 from ariane.broker.v1 import offset_service_pb2 as offset_pb
 from ariane.broker.v1 import topic_service_pb2 as topic_pb
+from ariane_storage.state_file import StateFile
 
 
 def update(broker, *, allow=False, **counts):
@@ -85,3 +90,68 @@ async def test_fewer_are_read_only_when_groups_have_consumed_the_others(broker, 
         await update(broker, read_queue_count=1, allow=True)
     # Kept all the same, and so told: another group would not get them.
     assert await unread_topics(broker) == [("orders", 1, 2)]
+
+
+class HeldSave:
+    """A save of topics that a test holds up, or lets fail."""
+
+    def __init__(self, monkeypatch):
+        self.begun, self.may_end = threading.Event(), threading.Event()
+        self.error = None
+        save = StateFile.save
+
+        def held(file, document):
+            if file.path.name == "topics.json":
+                self.begun.set()
+                assert self.may_end.wait(60)
+                if self.error is not None:
+                    raise self.error
+            save(file, document)
+
+        monkeypatch.setattr(StateFile, "save", held)
+
+
+async def narrowing(broker, held, **counts):
+    """A change that has been examined, and waits for the disk."""
+    call = asyncio.ensure_future(update(broker, **counts))
+    assert await asyncio.to_thread(held.begun.wait, 60)
+    return call
+
+
+async def test_nothing_comes_to_queues_while_they_are_closed(broker, monkeypatch):
+    await broker.create_topic("orders", 2)
+    await broker.store_half("half", queue_id=1)
+    with monkeypatch.context() as patch:
+        held = HeldSave(patch)
+        call = await narrowing(broker, held, read_queue_count=1, write_queue_count=1)
+        (sent,) = await broker.append(broker.batch("orders", [b"late"], 1))
+        ended = await broker.end_transaction("half", client_pb.TRANSACTION_OUTCOME_COMMIT)
+        held.may_end.set()
+        await call
+    assert sent.error is not None
+    assert ended.position.queue_id == 0
+    assert await unread_topics(broker) == []
+    assert await broker.bodies("orders") == [b"paid"]
+
+
+async def test_queues_that_could_not_be_closed_take_messages_as_before(
+    broker, monkeypatch, refused
+):
+    await broker.create_topic("orders", 2)
+    with monkeypatch.context() as patch:
+        held = HeldSave(patch)
+        held.error = OSError(28, "No space left on device")
+        call = await narrowing(broker, held, read_queue_count=1, write_queue_count=1)
+        held.may_end.set()
+        await refused(call)
+    await broker.store("orders", [b"a"], 1)
+    assert await broker.bodies("orders", 1) == [b"a"]
+
+
+async def test_what_is_for_a_queue_that_is_gone_comes_in_another(broker):
+    await broker.create_topic("orders", 2)
+    delayed = broker.batch("orders", [b"later"], 1, delay_level=1)
+    await broker.append(delayed)
+    await update(broker, read_queue_count=1, write_queue_count=1)
+    assert await broker.bodies("orders", hold_s=30) == [b"later"]
+    assert await unread_topics(broker) == []

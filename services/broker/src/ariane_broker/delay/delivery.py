@@ -128,8 +128,7 @@ class Delivery:
         config = self._find_topic(topic)
         if config is None or not queue_id.isdecimal():
             return None
-        count = max(config.write_queue_count, config.read_queue_count, 1)
-        return QueueKey(topic, int(queue_id) % count)
+        return QueueKey(topic, config.standing_queue(int(queue_id)))
 
     def _drop(
         self, queue_offsets: Int64s, reason: str, mark: Callable[[Int64s], None], **names: object

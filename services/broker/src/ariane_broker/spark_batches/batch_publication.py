@@ -182,18 +182,22 @@ class BatchPublication:
                     batch_id=publication.batch.batch_id,
                 )
                 continue
+            counts = {queue: n for (of, queue), n in publication.counts.items() if of == stage}
             waits = staged.times_ms > publication.committed_ms
-            for queue_id in np.unique(staged.queue_ids[~waits]).tolist():
-                rows = np.flatnonzero((staged.queue_ids == queue_id) & ~waits)
-                rows = rows[publication.counts.get((stage, queue_id), 0) :]
-                if not len(rows):
+            for wanted in np.unique(staged.queue_ids[~waits]).tolist():
+                rows = np.flatnonzero((staged.queue_ids == wanted) & ~waits)
+                queue_id = wanted if counts.get(wanted) else self._standing_queue(topic, wanted)
+                # What is there of several queues of the stage is of the first ones.
+                known = min(counts.get(queue_id, 0), len(rows))
+                counts[queue_id] = counts.get(queue_id, 0) - known
+                if known == len(rows):
                     continue
-                block = named_rows(staged.block, rows, stage)
+                block = named_rows(staged.block, rows[known:], stage)
                 self._append(block, queue_id, fields.born_host, stage)
                 self._table.published(publication.batch, stage, queue_id, block.count)
                 # Other tasks run between two appends.
                 await asyncio.sleep(0)
-            rows = np.flatnonzero(waits)[publication.counts.get((stage, WAITING), 0) :]
+            rows = np.flatnonzero(waits)[counts.get(WAITING, 0) :]
             for part in _parts(rows, staged.block.sizes):
                 self._park(staged, part, stage, fields.born_host)
                 self._table.published(publication.batch, stage, WAITING, len(part))
@@ -201,6 +205,10 @@ class BatchPublication:
         record = batch_record(BatchEvent.DONE, publication.batch, self._clock.now_ms())
         self._log.append_records(BATCH_TOPIC, [record])
         self._table.done(publication.batch)
+
+    def _standing_queue(self, topic: str, queue_id: int) -> int:
+        config = self._find_topic(topic)
+        return queue_id if config is None else config.standing_queue(queue_id)
 
     def _park(self, staged: StagedBlock, rows: Int64s, stage: int, born_host: Host) -> None:
         """Give records to the timer, for delivery at their times."""

@@ -1,6 +1,7 @@
 """Creating, changing and deleting topics: durable first, then visible, then announced.
 
 Changes run one after the other, so that the file always holds the visible state or the next one.
+Only queues that are to be read no more are closed before that is durable: nothing may come to them.
 Creations that wait are done together, and so are deletions: the files are written once for all of
 them.
 
@@ -160,17 +161,41 @@ class TopicChanges:
 
     async def _update(self, topic: str, change: TopicChange) -> TopicConfig:
         refuse_system_topic(topic)
-        before = self._table.find(topic)
+        before = self._table.get(topic)
         config = self._table.updated(topic, change)
-        if not change.allow_unread_queues:
-            await in_turns(self._unread.check(before, config))
-        added_count = added_queue_count(self._table.get(topic), config)
+        added_count = added_queue_count(before, config)
         if added_count:
             (left,) = await in_turns(self._limits.left_beside(self._table.all()))
             left.take_queues(added_count)
-        await self._put(config)
+        if not change.allow_unread_queues:
+            await self._refuse_unread(before, config)
+        if config.read_queue_count < before.read_queue_count:
+            await self._close_queues(before, config)
+        else:
+            await self._put(config)
         await self._wake_readers(before)
         return config
+
+    async def _refuse_unread(self, before: TopicConfig, config: TopicConfig) -> None:
+        """Refuse a change that hides messages, also those that come while it is examined.
+
+        Raises:
+            ServiceError: QUEUES_UNREAD.
+        """
+        while True:
+            ends = self._unread.ends(before, config)
+            await in_turns(self._unread.check(before, config))
+            if self._unread.ends(before, config) == ends:
+                return
+
+    async def _close_queues(self, before: TopicConfig, config: TopicConfig) -> None:
+        """Let fewer queues be read: visible first, because what came to them would be hidden."""
+        self._table.put(config)
+        try:
+            await self._save_with(config)
+        except BaseException:
+            self._table.put(before)
+            raise
 
     async def delete(self, topic: str) -> None:
         """Delete a topic with its queues and the offsets of its groups.
@@ -197,11 +222,10 @@ class TopicChanges:
                 raise
         await self._effects.announce()
 
-    async def _wake_readers(self, before: TopicConfig | None) -> None:
+    async def _wake_readers(self, before: TopicConfig) -> None:
         """Wake the pulls that wait for queues of the topic, so that they see the change."""
-        if before is not None:
-            queues = (QueueKey(before.topic, each) for each in range(before.read_queue_count))
-            await in_turns(map(self._effects.wake_queue, queues))
+        queues = (QueueKey(before.topic, each) for each in range(before.read_queue_count))
+        await in_turns(map(self._effects.wake_queue, queues))
 
     async def _create_if_missing(self, topic: str, queue_count: int) -> TopicConfig:
         change = TopicChange(read_queue_count=queue_count, write_queue_count=queue_count)

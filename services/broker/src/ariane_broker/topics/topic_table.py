@@ -131,6 +131,15 @@ class TopicConfig:
         # As numbers, because every append asks: `&` of flags would look up a name.
         return bool(int.__and__(self.permission, Permission.WRITE))
 
+    def standing_queue(self, queue_id: int) -> int:
+        """A queue that a message was for; another one where the topic has lost it since.
+
+        Better another queue than a message that nobody gets.
+        """
+        if queue_id < max(self.read_queue_count, self.write_queue_count):
+            return queue_id
+        return queue_id % max(1, min(self.read_queue_count, self.write_queue_count))
+
     @property
     def system(self) -> bool:
         """Whether the topic is one of the system."""

@@ -105,6 +105,11 @@ class UnreadQueues:
         config = self.topics.find(queue.topic)
         return config is not None and queue.queue_id >= config.read_queue_count
 
+    def ends(self, before: TopicConfig, config: TopicConfig) -> list[int]:
+        """The ends of the queues that a change would hide."""
+        gone = range(config.read_queue_count, before.read_queue_count)
+        return [self.store.queue_end(config.topic, queue_id) for queue_id in gone]
+
     def check(self, before: TopicConfig | None, config: TopicConfig) -> Iterator[None]:
         """Refuse a change that hides messages, present or future ones.
 

@@ -263,7 +263,7 @@ class TransactionEnds:
             raise topic_not_found(half.topic)
         copy = self.recent.take(half) or self.log.store.copy_at(half.commit_log_offset)
         ending.left_bytes -= len(copy.body)
-        queue = QueueKey(half.topic, queue_for(half, config))
+        queue = QueueKey(half.topic, config.standing_queue(half.queue_id))
         commit = _Commit(position, half, committed_copy(copy, half), queue)
         ending.commits.setdefault(copy.born_host, []).append(commit)
         ending.ids.add(transaction_id)
@@ -380,11 +380,3 @@ class TransactionEnds:
     async def _found(self, query: KeyQuery) -> list[RecordFields]:
         search = self.log.store.search_by_key(query)
         return await self.log.cold_reads.in_turns(QUERIES, search)
-
-
-def queue_for(half: HalfMessage, config: TopicConfig) -> int:
-    """The queue into which a half message is committed."""
-    if half.queue_id < max(config.read_queue_count, config.write_queue_count):
-        return half.queue_id
-    # The topic has lost queues since: better another queue than a lost message.
-    return half.queue_id % max(1, config.write_queue_count)
