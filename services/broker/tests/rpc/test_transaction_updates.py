@@ -11,6 +11,8 @@ from ariane.broker.v1 import client_service_pb2 as client_pb
 from ariane.broker.v1 import transaction_service_pb2 as transaction_pb
 from ariane.common.v1 import message_pb2 as message_pb
 from ariane_broker.app import compose
+from ariane_broker.errors.replication import broker_not_primary
+from ariane_broker.log.broker_log import BrokerLog
 from ariane_record import BlockEncoder
 from ariane_servicekit import serving
 from ariane_storage.errors import StoreFull
@@ -265,6 +267,18 @@ async def test_what_too_few_could_have_is_refused_and_nothing_is_done(broker, re
         assert reasons((await ask(broker, each)).ends) == ["TOO_FEW_IN_SYNC"]
     assert [each.transaction_id for each in await waiting(broker)] == ["t-2"]
     assert await broker.bodies("orders") == []
+
+
+async def test_who_is_no_primary_any_more_refuses_each_half_message(broker, reasons, monkeypatch):
+    def refuse(*_, **__):
+        raise broker_not_primary("")
+
+    await broker.create_topic("orders")
+    with monkeypatch.context() as patch:
+        patch.setattr(BrokerLog, "append", refuse)
+        refused = await broker.append(half("t-1"), half("t-2"))
+    assert reasons(refused) == ["BROKER_NOT_PRIMARY"] * 2
+    assert reasons(await broker.append(half("t-1"), half("t-2"))) == ["", ""]
 
 
 async def test_a_demand_that_makes_no_sense_fails_its_call_before_anything_is_done(broker, refused):
