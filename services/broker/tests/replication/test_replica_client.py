@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 from grpc import aio
 
+from ariane.replication.v1.log_service_pb2 import FollowLogResponse
 from ariane.replication.v1.log_service_pb2_grpc import add_LogServiceServicer_to_server
 from ariane.replication.v1.state_service_pb2_grpc import add_StateServiceServicer_to_server
 from ariane_broker.errors.replication import log_diverged
@@ -24,7 +25,7 @@ from ariane_broker.replication.state_copies import StateCopies, StatePart
 from ariane_broker.rpc.servicers.replication_servicers import LogServicer, StateServicer
 from ariane_storage import Store
 from ariane_storage.copying.log_copy import LogRange
-from ariane_storage.testing import FaultyDisk, FixedClock, small_config
+from ariane_storage.testing import FaultyDisk, FixedClock, block_of, small_config
 from services.broker.tests.log_side import cold_reads
 
 CONFIG = Path("/config")
@@ -39,13 +40,13 @@ class EmptyPrimary:
         self.state = state_of("primary")
         self.refusal = None
         self.progress = asyncio.Queue()
-        self._store = store
+        self.store = store
 
     def follow(self, hello):
         self.hello = hello
         if self.refusal is not None:
             raise self.refusal
-        self.feed = LogFeed(self._store, 0, busy_chunk_count=None)
+        self.feed = LogFeed(self.store, 0, busy_chunk_count=None)
         return self.feed, "the copy"
 
     def progressed(self, _copy, _feed, progress):
@@ -55,8 +56,17 @@ class EmptyPrimary:
         pass
 
 
-def new_store(folder):
-    return Store.open(folder, small_config(), disk=FaultyDisk(), clock=FixedClock())
+class PlainLogServicer(LogServicer):
+    """Answers with messages, as a plain server of gRPC encodes them."""
+
+    async def FollowLog(self, requests, context):  # noqa: N802 - the contract's name.
+        async for response in super().FollowLog(requests, context):
+            is_raw = isinstance(response, bytes)
+            yield FollowLogResponse.FromString(response) if is_raw else response
+
+
+def new_store(folder, disk=None):
+    return Store.open(folder, small_config(), disk=disk or FaultyDisk(), clock=FixedClock())
 
 
 def state_of(owner):
@@ -72,7 +82,7 @@ async def primary(tmp_path):
         store.copying.begin_epoch(1)
         primary = EmptyPrimary(store)
         server = aio.server()
-        log = LogServicer(
+        log = PlainLogServicer(
             primary, store, cold_reads(), cluster_name="c", broker_name="b", lease_s=60
         )
         add_LogServiceServicer_to_server(log, server)
@@ -91,7 +101,7 @@ def replica(tmp_path):
         pass
 
     state = state_of("replica")
-    with new_store(tmp_path / "replica") as store, ThreadPoolExecutor(1) as keeper:
+    with new_store(tmp_path / "replica", state.disk) as store, ThreadPoolExecutor(1) as keeper:
         client = ReplicaClient(
             FollowEnvironment(
                 ReplicaIdentity("c", "b", 1),
@@ -134,6 +144,26 @@ async def test_the_state_is_there_before_the_primary_hears_of_the_copy(primary, 
     assert state.versions() == primary.state.versions()
     following.cancel()
     await asyncio.wait([following])
+
+
+async def test_a_deletion_is_copied_once_all_that_it_deletes_is_here(primary, replica, tmp_path):
+    """Before, the rest would come back as a topic of its name when this broker is elected."""
+    client, state = replica
+    for number in range(100):
+        primary.store.append(block_of("flights", [b"%d" % number]), 0)
+    primary.store.keeping.delete_queues("flights")
+    ends = {"flights": primary.store.max_offset}
+    following = asyncio.create_task(client.follow(primary.address, 1, lambda: None))
+    async with asyncio.timeout(60):
+        while (progress := await primary.progress.get()).state_version != primary.state_version:
+            pass
+    assert progress.written >= ends["flights"]
+    assert client._store.copying.deleted_topic_ends == ends
+    following.cancel()
+    await asyncio.wait([following])
+    client._store.close()
+    with new_store(tmp_path / "replica", state.disk) as store:
+        assert store.queues() == []
 
 
 async def test_who_cannot_pull_state_any_more_does_not_follow(primary, replica, monkeypatch):

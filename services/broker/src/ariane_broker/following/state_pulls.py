@@ -141,12 +141,19 @@ class StatePulls:
     async def _put(self, pull: StatePull, *, wait: bool) -> None:
         """Store state files: files of decisions at once, and report their version to the primary.
 
-        Snapshots follow once the log reaches the end that they include, or with a later pull.
+        Not before the log has all records of deleted topics, or with a later pull: the rest would
+        bring these topics back. Snapshots follow once the log reaches the end that they include.
         """
         decided = [part for part in pull.parts if part.name in DECIDED]
-        await self._run(self._put_parts, decided, pull.deleted_topics)
+        are_deleted = await self._run(self._put_parts, decided, pull.deleted_topics)
         if decided:
             await self._on_state()
+        while not are_deleted:
+            if not wait or self._wanted.is_set():
+                self._wanted.set()
+                return
+            await self._sleep(STATE_STEP_S)
+            are_deleted = await self._run(self._put_parts, [], pull.deleted_topics)
         self.version = pull.version
         self.on_stored()
         snapshots = [part for part in pull.parts if part.name not in DECIDED]
@@ -155,14 +162,16 @@ class StatePulls:
         if self._store.max_offset >= pull.end:
             await self._run(self._put_parts, snapshots, {})
 
-    def _put_parts(self, parts: list[StatePart], deleted_topics: dict[str, int]) -> None:
-        """Store files. Blocks."""
+    def _put_parts(self, parts: list[StatePart], deleted_topics: dict[str, int]) -> bool:
+        """Store files; returns whether the log had all records of deleted topics. Blocks."""
         if not parts and not deleted_topics:
-            return
+            return True
+        end = self._store.max_offset
         self._store.flush()
         self._store.copying.note_deleted(deleted_topics)
         for part in parts:
             self._state.put(part)
+        return max(deleted_topics.values(), default=0) <= end
 
     async def _run(self, work: Callable[..., Any], *given: Any) -> Any:
         loop = asyncio.get_running_loop()
