@@ -205,7 +205,9 @@ def compose_replica(environment: Environment, on_won: Callable[[WonElection], No
     )
     servicers["PullService"] = reading.pulls
     parts = ReplicaParts(
-        make_standing=_standings(environment, row, log, lost_end, mark),
+        make_standing=_standings(
+            environment, row, log, lost_end, mark, has_agreed=lambda: client.agreement_count > 0
+        ),
         client=client,
         registration=ReplicaRegistration(partial(own_registration, environment, reading.topics)),
         rpc_services=[rpc_service(name, servicer) for name, servicer in servicers.items()],
@@ -266,7 +268,13 @@ def _mending(
 
 
 def _standings(
-    environment: Environment, row: DatabaseRow, log: LogRoom, lost_end: LostEnd, mark: StoreMark
+    environment: Environment,
+    row: DatabaseRow,
+    log: LogRoom,
+    lost_end: LostEnd,
+    mark: StoreMark,
+    *,
+    has_agreed: Callable[[], bool],
 ) -> Callable[[str, bool], Standing]:
     settings, threads = environment.settings, environment.threads
 
@@ -284,6 +292,7 @@ def _standings(
                 mark=mark,
                 is_new=not log.store.copying.epochs,
                 may_lack_end=may_lack_end,
+                has_agreed=has_agreed,
                 settle=settle,
             ),
             lease_s=settings.primary_lease_s,

@@ -137,6 +137,7 @@ class Node:
                 mark=self.found_mark(),
                 is_new=False,
                 may_lack_end=lost_end.check(crashed=crashed),
+                has_agreed=lambda: self.following is not None,
                 settle=settle,
             ),
             lease_s=LEASE_S,
@@ -252,11 +253,13 @@ class Node:
             return
         copies = self.copies
         copies.wait_for(self.reign.replica_set.in_sync - {self.id})
-        now_s = self.monotonic()
-        late, ready = copies.late(now_s), copies.ready(copies.confirmed(self.own), 0, now_s)
+        now_s, confirmed = self.monotonic(), copies.confirmed(self.own)
+        late, ready = copies.late(now_s), copies.ready(confirmed, 0, now_s)
         if late or ready:
             copies.wait_for(copies.waited_for | ready)
-            in_sync = await self.reign.change_in_sync(lambda now: (now - late) | ready | {self.id})
+            in_sync = await self.reign.change_in_sync(
+                lambda now: (now - late) | copies.still_have(ready, confirmed) | {self.id}
+            )
             copies.wait_for(in_sync - {self.id})
 
     @property

@@ -168,7 +168,9 @@ class TestCopies:
         # Who made a topic did not wait for it.
         assert copies.ready(90, 1, 2.0) == frozenset()
         two.state_version = 1
-        assert copies.ready(90, 1, 2.0) == {2}
+        assert copies.ready(90, 1, 2.0) == copies.still_have(frozenset({2}), 90) == {2}
+        copies.attached(2, "", 3.0)  # It has begun anew while the row was changed.
+        assert copies.still_have(frozenset({2}), 90) == frozenset()
         assert copies.late(5.5) == {1}
         assert Copies([1], 0.0, flushed=True, behind_s_max=5.0).safe(one) == 40
 

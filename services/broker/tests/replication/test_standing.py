@@ -28,6 +28,7 @@ class TestStanding:
                 mark=mark_of(mark or Kept(), broker_id),
                 is_new=what.pop("is_new", not epoch),
                 may_lack_end=what.pop("may_lack_end", False),
+                has_agreed=what.pop("has_agreed", lambda: True),
                 settle=settle,
             )
             return Standing(
@@ -185,6 +186,19 @@ class TestStanding:
         assert (found.primary_id, found.in_sync) == (None, {1})
         elected = await standing(1, epoch=1).turn()
         assert elected.replica_set.primary_id == 1
+
+    async def test_who_is_taken_in_for_what_it_had_before_it_lost_power_leaves_the_set(
+        self, rows, standing
+    ):
+        """The primary has not learnt yet that it began anew, and counts on its last report."""
+        await self.in_sync(rows[0], {0})
+        back = standing(1, epoch=1, may_lack_end=True, has_agreed=lambda: False)
+        await back.turn()
+        assert self.settled == []
+        await rows[0].change((await rows[0].read()).with_in_sync(frozenset({0, 1})))
+        await back.turn()
+        assert (await rows[0].read()).in_sync == {0}
+        assert self.settled == [True]
 
     @pytest.mark.parametrize("unclean", [False, True])
     async def test_who_was_out_of_the_set_meanwhile_need_not_leave_it_again(

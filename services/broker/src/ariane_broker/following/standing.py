@@ -74,6 +74,9 @@ class OwnStore(NamedTuple):
     """Whether its log has no epoch yet."""
     may_lack_end: bool
     """Whether its log may have lost records on which the set relies."""
+    has_agreed: Callable[[], bool]
+    """Returns whether a primary has learnt what this log is now. Until then it may count on what an
+    earlier process has reported, and take this broker in for that."""
     settle: Callable[[], Awaitable[None]]
     """Awaited once the set no longer relies on them: the next start need not care."""
 
@@ -109,14 +112,15 @@ class Standing:
         """
         self._row = row
         self._broker_id, self._address, self._wish = member
-        self._log, self._mark, self._is_new, self._may_lack_end, self._settle = store
+        self._log, self._mark, self._is_new, self._may_lack_end = store[:4]
+        self._has_agreed, self._settle = store.has_agreed, store.settle
         self._lease_s = lease_s
         self._begins_anew = begins_anew
         self._marked_s = 0.0
         self._draw_set_id = draw_set_id
         self._monotonic = monotonic
         self._candidacy = Candidacy(member.broker_id, lease_s=lease_s)
-        self._had_place = False
+        self._had_place = self._had_agreed = False
         self._is_settled = False
         self._is_marked = False
         self._is_refusal_noted = False
@@ -147,6 +151,7 @@ class Standing:
         Raises:
             RowUnreachable: The database is away.
         """
+        self._had_agreed = self._has_agreed()  # Before the row is read.
         found = await self._row.read()
         now_s = self._monotonic()
         if found is None:
@@ -170,12 +175,13 @@ class Standing:
     async def _may_stay(self, found: ReplicaSet) -> bool:
         """Whether the set may rely on this broker; leaves the in-sync set if not."""
         self._had_place = True
-        if self._broker_id not in found.in_sync:
-            await self._has_settled()  # It is added again only once it has all.
         if self._must_leave(found):
             await self._leave(found)
             return False
-        self._is_settled = True
+        if self._broker_id in found.in_sync:
+            self._is_settled = True
+        elif self._had_agreed or found.primary_id is None:
+            await self._has_settled()  # It is added again only once it has all.
         self.trouble = self._log().pressure
         return True
 

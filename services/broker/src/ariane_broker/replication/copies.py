@@ -263,7 +263,7 @@ class Copies:
 
         Changes of topics are acknowledged without waiting for them: they must have the latest.
         """
-        needed = max(confirmed, self._inherited_end)
+        needed = self._needed(confirmed)
         return frozenset(
             copy.broker_id
             for copy in self.members.values()
@@ -273,3 +273,11 @@ class Copies:
             and copy.state_version >= state_version
             and now_s - copy.caught_up_s <= self._behind_s_max / 2
         )
+
+    def still_have(self, ready: frozenset[int], confirmed: int) -> frozenset[int]:
+        """Those that were ready and still have all that is confirmed, as far as is known now."""
+        needed = self._needed(confirmed)
+        return frozenset(one for one in ready if self.safe(self.members[one]) >= needed)
+
+    def _needed(self, confirmed: int) -> int:
+        return max(confirmed, self._inherited_end)

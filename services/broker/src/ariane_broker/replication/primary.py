@@ -391,7 +391,10 @@ class Primary:
         if late or ready:
             # In this order: a broker that can be elected is always one that is waited for.
             copies.wait_for(copies.waited_for | ready)
-            in_sync = await self.reign.change_in_sync(lambda now: (now - late) | ready | {me})
+            in_sync = await self.reign.change_in_sync(
+                # It is tried again where the row has changed: so may the log of who was ready have.
+                lambda now: (now - late) | copies.still_have(ready, confirmed) | {me}
+            )
             copies.wait_for(in_sync - {me})
             _log.info("in_sync_changed", in_sync=sorted(in_sync), epoch=self.reign.epoch)
         self.advance()
