@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ariane_broker.append import append
 from ariane_broker.append.append import _RowByRow
+from ariane_broker.append.rows import Rows
 from ariane_broker.errors.public_errors import flush_unconfirmed
-from ariane_record import ProducerSequence
+from ariane_record import BlockEncoder, ProducerSequence, RecordTable
 from ariane_record.encoding.block import RECORD_CRCS_COUNT_MIN
 from ariane_servicekit import ServiceError
 from ariane_storage.errors import StorageError
@@ -214,9 +216,24 @@ async def test_a_disk_that_fails_halfway_acknowledges_none_and_leaves_whole_reco
     after.close()
 
 
-def test_long_rows_are_appended_one_by_one(side):
+def test_long_rows_are_appended_one_by_one(side, monkeypatch):
     """Their records have one size, and their sums, which a table of several rows cannot use."""
+    monkeypatch.setattr(append, "LONG_ROW", RECORD_CRCS_COUNT_MIN)
     rows = [wire("a", number, [b"x"] * RECORD_CRCS_COUNT_MIN) for number in range(2)]
     assert not was_at_once(side, rows)
     rows[0] = wire("a", 0, [b"x"] * (RECORD_CRCS_COUNT_MIN - 1))
     assert was_at_once(side, rows)
+
+
+def test_rows_with_sums_are_appended_at_once_where_they_are_not_long(side):
+    encoder = BlockEncoder("a", size_bytes_max=1 << 20)
+    for number in range(RECORD_CRCS_COUNT_MIN):
+        encoder.add(b"%d" % number, unique_id="id", born_timestamp_ms=1)
+    table = RecordTable.joined([encoder.finish()] * 2)
+    assert table.record_crcs is not None
+    rows = Rows(table.topics, (0, 1), table, (None, None))
+    appended = side.append_records._append_at_once(rows, HOST).appended
+    assert appended.counts == [RECORD_CRCS_COUNT_MIN] * 2
+    # Their sums are compared.
+    found = [side.store.copy_at(place).body for place in appended.commit_log_offsets.tolist()]
+    assert found == [b"%d" % number for number in range(RECORD_CRCS_COUNT_MIN)] * 2
