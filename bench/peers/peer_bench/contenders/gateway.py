@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from ariane_sdk.sync import ClusterClient
 from ariane_servicekit.running.processes import LocalCluster, ServiceProcess
@@ -51,6 +51,56 @@ class GatewayContender(DriverContender):
         return super().produce(load)
 
 
+class Front(NamedTuple):
+    """What clients call, before servers of its own."""
+
+    endpoint: str
+    """Its address."""
+    pid: int
+    """Its process."""
+    server_pids: list[int]
+    """The servers behind it."""
+    make_topic: Callable[[str], None]
+    """Makes a topic there."""
+
+
+@contextmanager
+def our_gateway(data_path: Path) -> Iterator[Front]:
+    """Run name server, broker and gateway of ours."""
+    with LocalCluster(data_path) as cluster:
+        flags = ("--name-servers", cluster.name_servers)
+        gateway = ServiceProcess("gateway", "ariane_gateway", flags, data_path / "gateway.log")
+        cluster.call_blocking(gateway.start)
+        try:
+            with ClusterClient(cluster.name_servers.split(",")) as client:
+                yield Front(
+                    gateway.address,
+                    gateway.pid,
+                    [process.pid for process in cluster.processes],
+                    lambda name: client.create_topic(name, queue_count=QUEUES),
+                )
+        finally:
+            cluster.call_blocking(gateway.stop)
+
+
+@contextmanager
+def their_proxy(data_path: Path) -> Iterator[Front]:
+    """Run name server, broker and proxy of RocketMQ.
+
+    Raises:
+        PeerUnavailable: Something cannot be had or started here.
+    """
+    jars = class_path("rocketmq")
+    data_path.mkdir(parents=True, exist_ok=True)
+    with rocketmq.servers(jars, data_path, flush_mode="async") as ((name_server, broker), pids):
+        admin = RocketmqAdmin(jars, data_path, name_server, broker)
+        # A broker has a topic of its cluster's name, by which a proxy finds it.
+        admin.wait_for_route(CLUSTER)
+        admin.make_topic(SYNCER_TOPIC, 1)
+        with _proxy(jars, data_path, name_server) as (endpoint, pid):
+            yield Front(endpoint, pid, pids, lambda name: admin.make_topic(name, QUEUES))
+
+
 @contextmanager
 def running(data_path: Path) -> Iterator[GatewayContender]:
     """Run name server, broker and gateway of ours, and the client.
@@ -58,26 +108,16 @@ def running(data_path: Path) -> Iterator[GatewayContender]:
     Raises:
         PeerUnavailable: The client cannot be had here.
     """
-    with LocalCluster(data_path) as cluster:
-        flags = ("--name-servers", cluster.name_servers)
-        gateway = ServiceProcess("gateway", "ariane_gateway", flags, data_path / "gateway.log")
-        cluster.call_blocking(gateway.start)
-        try:
-            with (
-                _driver(data_path, gateway.address) as driver,
-                ClusterClient(cluster.name_servers.split(",")) as client,
-            ):
-                contender = GatewayContender(
-                    ours.NAME,
-                    driver,
-                    [*(process.pid for process in cluster.processes), gateway.pid],
-                    settings=_SETTINGS,
-                    versions={**ours.our_versions(), "rocketmq-client-java": CLIENT_VERSION},
-                )
-                contender.make_topic = lambda name: client.create_topic(name, queue_count=QUEUES)
-                yield contender
-        finally:
-            cluster.call_blocking(gateway.stop)
+    with our_gateway(data_path) as front, _driver(data_path, front.endpoint) as driver:
+        contender = GatewayContender(
+            ours.NAME,
+            driver,
+            [*front.server_pids, front.pid],
+            settings=_SETTINGS,
+            versions={**ours.our_versions(), "rocketmq-client-java": CLIENT_VERSION},
+        )
+        contender.make_topic = front.make_topic
+        yield contender
 
 
 @contextmanager
@@ -87,21 +127,11 @@ def proxied(data_path: Path) -> Iterator[GatewayContender]:
     Raises:
         PeerUnavailable: Something cannot be had or started here.
     """
-    jars = class_path("rocketmq")
-    data_path.mkdir(parents=True, exist_ok=True)
-    with ExitStack() as stack:
-        servers = rocketmq.servers(jars, data_path, flush_mode="async")
-        (name_server, broker), pids = stack.enter_context(servers)
-        admin = RocketmqAdmin(jars, data_path, name_server, broker)
-        # A broker has a topic of its cluster's name, by which a proxy finds it.
-        admin.wait_for_route(CLUSTER)
-        admin.make_topic(SYNCER_TOPIC, 1)
-        endpoint, proxy_pid = stack.enter_context(_proxy(jars, data_path, name_server))
-        driver = stack.enter_context(_driver(data_path, endpoint))
+    with their_proxy(data_path) as front, _driver(data_path, front.endpoint) as driver:
         contender = GatewayContender(
             f"{rocketmq.NAME} {rocketmq.VERSION}, proxy",
             driver,
-            [*pids, proxy_pid],
+            [*front.server_pids, front.pid],
             settings={**_SETTINGS, "server heap": rocketmq.SERVER_HEAP, "proxy heap": PROXY_HEAP},
             versions={
                 "rocketmq": rocketmq.VERSION,
@@ -109,7 +139,7 @@ def proxied(data_path: Path) -> Iterator[GatewayContender]:
                 "java": java_version(),
             },
         )
-        contender.make_topic = lambda name: admin.make_topic(name, QUEUES)
+        contender.make_topic = front.make_topic
         yield contender
 
 

@@ -53,8 +53,8 @@ _NEW_AT_ONCE: Final = 64
 LONG_ROW: Final = 384
 """From this many records on average, rows are long, and are appended one by one. The records of a
 row have one size, except the first, and their sums come along; the broker can use that for a row
-alone. Appending rows of 1,000 records together takes up to 1.7 times the processor time, but rows of
-250 half to two thirds of it: a row alone has a price of its own."""
+alone. Appending rows of 1,000 records together takes up to 1.7 times the processor time, but rows
+of 250 half to two thirds of it: a row alone has a price of its own."""
 
 
 class HalfStore(Protocol):
