@@ -17,7 +17,7 @@ from services.broker.tests.log_side import cold_reads
 COUNT = 4 * EXAMINED_MAX
 
 
-async def nothing(*_):
+async def nothing(*_, **_named):
     """Waits for nothing."""
 
 

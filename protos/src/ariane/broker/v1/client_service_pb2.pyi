@@ -676,8 +676,9 @@ Global___OffsetsReset: _TypeAlias = OffsetsReset  # noqa: Y015
 
 @_typing.final
 class BrokerDraining(_message.Message):
-    """The broker is about to stop, or hands its role over. A member that keeps its offsets at this broker
-    stores them, and sends a heartbeat when that is done: the broker waits for it, a second at most.
+    """The broker is about to stop, or hands its role over. A member that keeps its offsets at this
+    broker stores them, and sends a heartbeat when that is done: the broker waits for it, a second at
+    most.
     """
 
     DESCRIPTOR: _descriptor.Descriptor

@@ -35,8 +35,8 @@ class RouteServiceStub(object):
 
     The metadata "queue_order" of ROUTE_NOT_FOUND says that the topic exists, and how its message
     groups are divided, although no broker that carries it is known now. Its metadata "away_brokers"
-    names brokers, a few at most, that had the topic and have left within a day, undrained: it may exist
-    there.
+    names brokers, a few at most, that had the topic and have left within a day, undrained: it may
+    exist there.
     """
 
     def __init__(self, channel):
@@ -77,8 +77,8 @@ class RouteServiceServicer(object):
 
     The metadata "queue_order" of ROUTE_NOT_FOUND says that the topic exists, and how its message
     groups are divided, although no broker that carries it is known now. Its metadata "away_brokers"
-    names brokers, a few at most, that had the topic and have left within a day, undrained: it may exist
-    there.
+    names brokers, a few at most, that had the topic and have left within a day, undrained: it may
+    exist there.
     """
 
     def GetRoute(self, request, context):
@@ -159,8 +159,8 @@ class RouteService(object):
 
     The metadata "queue_order" of ROUTE_NOT_FOUND says that the topic exists, and how its message
     groups are divided, although no broker that carries it is known now. Its metadata "away_brokers"
-    names brokers, a few at most, that had the topic and have left within a day, undrained: it may exist
-    there.
+    names brokers, a few at most, that had the topic and have left within a day, undrained: it may
+    exist there.
     """
 
     @staticmethod

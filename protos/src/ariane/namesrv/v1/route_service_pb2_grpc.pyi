@@ -36,8 +36,8 @@ class RouteServiceStub:
 
     The metadata "queue_order" of ROUTE_NOT_FOUND says that the topic exists, and how its message
     groups are divided, although no broker that carries it is known now. Its metadata "away_brokers"
-    names brokers, a few at most, that had the topic and have left within a day, undrained: it may exist
-    there.
+    names brokers, a few at most, that had the topic and have left within a day, undrained: it may
+    exist there.
     """
 
     @_typing.overload
@@ -77,8 +77,8 @@ class RouteServiceAsyncStub(RouteServiceStub):
 
     The metadata "queue_order" of ROUTE_NOT_FOUND says that the topic exists, and how its message
     groups are divided, although no broker that carries it is known now. Its metadata "away_brokers"
-    names brokers, a few at most, that had the topic and have left within a day, undrained: it may exist
-    there.
+    names brokers, a few at most, that had the topic and have left within a day, undrained: it may
+    exist there.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -114,8 +114,8 @@ class RouteServiceServicer(metaclass=_abc_1.ABCMeta):
 
     The metadata "queue_order" of ROUTE_NOT_FOUND says that the topic exists, and how its message
     groups are divided, although no broker that carries it is known now. Its metadata "away_brokers"
-    names brokers, a few at most, that had the topic and have left within a day, undrained: it may exist
-    there.
+    names brokers, a few at most, that had the topic and have left within a day, undrained: it may
+    exist there.
     """
 
     @_abc_1.abstractmethod

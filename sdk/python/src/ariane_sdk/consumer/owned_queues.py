@@ -290,11 +290,7 @@ class OwnedQueues:
             self._store_failures = 0
 
     async def store(self, *, durable: bool, broker_name: str = "") -> None:
-        """Store the offsets that have changed.
-
-        Args:
-            durable: Whether to wait until they are on a disk; then also those that have not.
-            broker_name: Only those of queues of this broker; empty for all.
+        """Store the offsets that have changed, of one broker's queues if it is named.
 
         Raises:
             ConsumerOffsetRefused: Some were refused; the others are stored.
@@ -302,10 +298,9 @@ class OwnedQueues:
         """
         by_broker: dict[str, dict[MessageQueue, QueuePosition]] = defaultdict(dict)
         for queue, owned in self._owned.items():
-            if broker_name and queue.broker_name != broker_name:
-                continue
             consumer_offset = owned.done_offset
-            if durable or consumer_offset != owned.stored_offset or owned.is_doubted:
+            has_changed = consumer_offset != owned.stored_offset or owned.is_doubted
+            if broker_name in {"", queue.broker_name} and (durable or has_changed):
                 position = position_to_store(owned, consumer_offset)
                 by_broker[queue.broker_name][queue] = position
         refused: dict[MessageQueue, CallError] = {}
