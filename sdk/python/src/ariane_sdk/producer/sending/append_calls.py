@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import chain
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Final
 
 from ariane.broker.v1.send_service_pb2 import AppendRecordsResponse
 from ariane.common.v1.message_pb2 import ACKNOWLEDGED_LEVEL_MEMORY
+from ariane_record.encoding.message_properties import EncodedProperties
 from ariane_record.encoding.row_encoder import EncodedRows, MessageRows, encode_rows
 from ariane_record.single.message_id import UniqueIds
 from ariane_sdk.errors import CallError, DeadlinePassed, ServiceUnavailable
 from ariane_sdk.net.answers import Call, failure_of
-from ariane_sdk.producer.accumulator.row import Row
+from ariane_sdk.producer.accumulator.row import Row, RowMessage
 from ariane_sdk.producer.sending.producer_parts import ProducerParts
 from ariane_sdk.producer.sending.repeats import Repeats
 from ariane_sdk.producer.sending.sender import AppendCall
@@ -29,6 +30,9 @@ from ariane_sdk.runtime.tasks import start_task
 
 CALL_TIMEOUT_S_MIN: Final = 0.05
 
+_body_of: Final[Callable[[RowMessage], bytes]] = itemgetter(0)
+_properties_of: Final[Callable[[RowMessage], EncodedProperties]] = itemgetter(1)
+_born_of: Final[Callable[[RowMessage], int]] = itemgetter(2)
 _messages_of = attrgetter("messages")
 _table_of = attrgetter("table")
 
@@ -208,15 +212,15 @@ class AppendCalls:
 
 def _encoded_rows(rows: Sequence[Row], unique_ids: UniqueIds) -> EncodedRows:
     """Encode the messages of rows."""
-    messages = chain.from_iterable(map(_messages_of, rows))
-    bodies, properties, born_timestamps_ms, *_ = zip(*messages, strict=True)
+    # Not by `zip`: it would make an iterator for each message, which wakes the garbage collector.
+    messages = list(chain.from_iterable(map(_messages_of, rows)))
     columns = MessageRows(
         topics=[row.topic_properties for row in rows],
         counts=[len(row.messages) for row in rows],
         sequences=[row.sequence for row in rows],
         sizes_bytes=[row.size_bytes for row in rows],
-        bodies=bodies,
-        properties=properties,
-        born_timestamps_ms=born_timestamps_ms,
+        bodies=list(map(_body_of, messages)),
+        properties=list(map(_properties_of, messages)),
+        born_timestamps_ms=list(map(_born_of, messages)),
     )
     return encode_rows(columns, unique_ids)
