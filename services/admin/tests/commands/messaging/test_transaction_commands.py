@@ -15,6 +15,7 @@ from ariane.broker.v1.send_service_pb2 import SendMessagesRequest
 from ariane.broker.v1.send_service_pb2_grpc import SendServiceStub
 from ariane.common.v1.message_pb2 import MESSAGE_TYPE_TRANSACTION, Message
 from ariane.transaction.v1 import checked_transaction_service_pb2 as checked_pb
+from ariane_admin.asking import cluster_doors
 from ariane_admin.cli import main
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_sdk.sync import Message as SentMessage
@@ -191,8 +192,9 @@ def unanswering(cluster):
 
 def test_a_question_without_an_answer_is_no_unknown_outcome(ariane, monkeypatch, unanswering):
     def wait_only(seconds):
-        for module in ("commands.messaging.transaction", "servicers.transactions"):
-            monkeypatch.setattr(f"ariane_admin.{module}.CALL_SECONDS_MAX", seconds)
+        for ask in (cluster_doors.all_pages, cluster_doors.answer_from):
+            monkeypatch.setitem(ask.__kwdefaults__, "seconds_max", seconds)
+        monkeypatch.setattr("ariane_admin.servicers.transactions.CALL_SECONDS_MAX", seconds)
 
     wait_only(0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
