@@ -44,31 +44,39 @@ MESSAGE: Final[dict[str, Any]] = {
 }
 
 
-def pump(worker: Worker, count: int, in_flight: int, batch: int = 1) -> float:
+def pump(
+    worker: Worker, count: int, in_flight: int, batch: int = 1, topic: str = MESSAGE["topic"]
+) -> float:
     """Send; return microseconds a message."""
+    message = MESSAGE | {"topic": topic}
     seconds: float = worker.ask(
-        "pump", messages=[MESSAGE], count=count, in_flight=in_flight, batch=batch
+        "pump", messages=[message], count=count, in_flight=in_flight, batch=batch
     )
     return seconds / count * 1e6
 
 
-def drain(worker: Worker, filler: Worker, admin: ClusterClient) -> float:
+def drain(worker: Worker, filler: Worker) -> float:
     """Receive what is sent first, and acknowledge it; return microseconds a message."""
-    admin.reset_offsets(worker.language, MESSAGE["topic"], "latest")
-    pump(filler, DRAINED, 4, BATCH)
-    words = {"group": worker.language, "topic": MESSAGE["topic"], "max": BATCH}
+    topic = drained_by(worker.language)
+    pump(filler, DRAINED, 4, BATCH, topic)
+    words = {"group": worker.language, "topic": topic, "max": BATCH}
     seconds: float = worker.ask("drain", count=DRAINED, **words)
     return seconds / DRAINED * 1e6
 
 
-def works_of(python: Worker, admin: ClusterClient) -> dict[str, Callable[[Worker], float]]:
+def drained_by(language: str) -> str:
+    """The topic that a language has for itself, so that nothing is left for the next turn."""
+    return f"{MESSAGE['topic']}-{language}"
+
+
+def works_of(python: Worker) -> dict[str, Callable[[Worker], float]]:
     """What each language does, by the name of its row."""
     works: dict[str, Callable[[Worker], float]] = {
         f"{in_flight:,} in flight": partial(pump, count=count, in_flight=in_flight)
         for in_flight, count in COUNTS.items()
     }
     works[f"batches of {BATCH}"] = partial(pump, count=BATCHED, in_flight=4, batch=BATCH)
-    works["receive and acknowledge"] = partial(drain, filler=python, admin=admin)
+    works["receive and acknowledge"] = partial(drain, filler=python)
     return works
 
 
@@ -96,8 +104,9 @@ def measure(languages: list[str], pairs: int) -> list[Row]:
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         cluster = stack.enter_context(LocalCluster(Path(folder)))
-        admin = stack.enter_context(ClusterClient(cluster.name_servers.split(",")))
-        admin.create_topic(MESSAGE["topic"], queue_count=4)
+        with ClusterClient(cluster.name_servers.split(",")) as admin:
+            for topic in (MESSAGE["topic"], *map(drained_by, COMMANDS)):
+                admin.create_topic(topic, queue_count=4)
 
         def started(language: str) -> Worker:
             build(language)
@@ -111,7 +120,7 @@ def measure(languages: list[str], pairs: int) -> list[Row]:
                 print(f"{language} is left out: {lacks} is not on this machine")
                 continue
             ours = started(language)
-            for name, work in works_of(python, admin).items():
+            for name, work in works_of(python).items():
                 measured = [(work(ours), work(python)) for _ in range(pairs + 1)][1:]
                 rows.append(row_of(language, name, measured))
     return rows
