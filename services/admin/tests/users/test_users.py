@@ -23,7 +23,6 @@ from ariane_admin.users.credential_store import CredentialStore
 from ariane_admin.users.processes import AskedProcesses
 from ariane_admin.users.servicers import AccessPolicyServicer, UserServicer
 from ariane_admin.users.store import UserStore
-from ariane_admin.users.suggestion import least_entries
 from ariane_admin.users.teller import RulesTeller
 from ariane_namesrv.app import NamesrvApp
 from ariane_namesrv.settings import NamesrvSettings
@@ -417,29 +416,6 @@ class Seen:
                 await asyncio.sleep(0.02)
 
 
-def test_a_suggestion_covers_what_was_used_and_no_more():
-    def use(action, resource, name):
-        return access_service_pb.AccessUse(action=action, resource=resource, name=name)
-
-    topic, group = access.RESOURCE_TOPIC, access.RESOURCE_GROUP
-    uses = [
-        use(access.ACTION_PUBLISH, topic, "a"),
-        use(access.ACTION_GET, topic, "a"),
-        use(access.ACTION_GET, topic, "b"),
-        use(access.ACTION_SUBSCRIBE, topic, "%RETRY%g"),
-        use(access.ACTION_SUBSCRIBE, group, "g"),
-        use(access.ACTION_PUBLISH, topic, "RMQ_SYS_TRACE_TOPIC"),
-        use(access.ACTION_GET, access.RESOURCE_CLUSTER, ""),
-    ]
-    entries = least_entries(uses * 2)
-    assert entries == entries_of(
-        "allow GET cluster; allow PUBLISH topic a; allow GET topic b; allow SUBSCRIBE group g"
-    )
-    rights = Rights(entries)
-    for each in uses:
-        assert rights.allows(each.action, each.resource, each.name), each
-
-
 @on_sqlite
 async def test_rules_have_the_enabled_and_name_the_disabled(users, policies, database):
     await create(users, "anna", roles=["ops"])
@@ -518,16 +494,3 @@ async def test_policies_do_not_grow_beyond_what_processes_take(
     await grant(policies, "a", "")
     monkeypatch.setattr(rules_room, "RECORDS_BYTES_MAX", 2000)
     await grant(policies, "b", "; ".join(texts[:6]))
-
-
-def test_names_that_stay_out_are_told_in_parts(monkeypatch):
-    monkeypatch.setattr(teller_module, "PART_BYTES_MAX", 40)
-    told = rules.AccessRules(version=7, disabled_users=[f"user-{n}" for n in range(20)])
-    told.roles.add(role="ops")
-    parts = list(teller_module._parts_of(told))
-    assert len(parts) > 3
-    assert [part.last for part in parts] == [False] * (len(parts) - 1) + [True]
-    gathered = rules.AccessRules()
-    for part in parts:
-        gathered.MergeFrom(part.part)
-    assert gathered == told
