@@ -81,6 +81,10 @@ SYSTEM_PROPERTIES: Final = (
 """Properties that no client sets by name, and that none is handed as its own."""
 
 
+_NO_TAG: Final = frozenset({"", "*"})
+"""What clients send where an application has set none, or means all: no subscription names it."""
+
+
 def relayed_message(message: Message, *, body_bytes_max: int, now_ms: int) -> RelayedMessage:
     """The message of a client as the cluster takes it.
 
@@ -176,12 +180,12 @@ def _checked_properties(given: Mapping[str, str]) -> dict[str, str]:
 
 def _checked_tag(said: SystemProperties) -> str:
     tag = said.tag
-    if not tag:  # Some clients send an empty one for none.
+    if tag in _NO_TAG:
         return ""
-    if tag == "*" or tag != tag.strip() or "|" in tag or holds_control_character(tag):
+    if tag != tag.strip() or "|" in tag or holds_control_character(tag):
         raise Illegal(
             Code.ILLEGAL_MESSAGE_TAG,
-            f"tag {tag!r:.100}: not blank, not *, without |, control character or outer space",
+            f"tag {tag!r:.100}: not blank, without |, control character or outer space",
         )
     return tag
 
