@@ -1,0 +1,208 @@
+"""The examples that packages of RocketMQ's clients carry, behind our gateway; not of lite topics.
+
+Java's are classes of the jar and run as they are: a file of hosts leads to our gateway from the
+host that they name. Those of Go are built from the sources in the module, with our address, topics
+and groups where theirs have placeholders. The packages for Python and Node have none.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from actors import started
+from official import OFFICIAL, run
+from stage import PATIENCE_S, Actor, Stage, gateway_process, message, receive, text
+
+from ariane_servicekit import Address
+from ariane_servicekit.running.processes import ServiceProcess
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+
+HOST = "foobar.com"
+"""Where the examples of Java call, at port 8080."""
+AT = Address("127.0.0.77", 8080)
+"""A host of loopback that nobody else takes the port of; it is compiled into the examples."""
+COUNT = 20
+
+JAVA_PRODUCERS = {
+    "AsyncProducerExample": "yourTopic",
+    "ProducerNormalMessageExample": "yourNormalTopic",
+    "ProducerDelayMessageExample": "yourDelayTopic",
+    "ProducerFifoMessageExample": "yourFifoTopic",
+    "ProducerPriorityMessageExample": "yourPriorityTopic",
+    "ProducerTransactionMessageExample": "yourTransactionTopic",
+}
+JAVA_CONSUMERS = ("SimpleConsumerExample", "PushConsumerExample", "AsyncSimpleConsumerExample")
+GO_MODULE = "github.com/apache/rocketmq-clients/golang/v5"
+GO_PRODUCERS = {
+    "normal": COUNT // 2,
+    "async": COUNT // 2,
+    "delay": COUNT // 2,
+    "delay_recall": 0,
+    "fifo": COUNT // 2,
+    "priority": 3,
+    "transaction": COUNT // 2,
+}
+"""With how many messages arrive; ``delay_recall`` sends for 10 minutes later."""
+GO_CONSUMERS = ("simple_consumer", "push_consumer")
+
+
+@pytest.fixture(scope="module")
+def examples_gateway(stage) -> Iterator[ServiceProcess]:
+    """A gateway where the examples look for one."""
+    usual = gateway_process(stage.cluster, 300)
+    process = ServiceProcess(
+        "gateway-examples", "ariane_gateway", usual.arguments, usual.log_path, AT
+    )
+    stage.cluster.call_blocking(process.start)
+    yield process
+    stage.cluster.call_blocking(process.stop)
+
+
+@pytest.fixture(scope="module")
+def ours(stage, tmp_path_factory) -> Iterator[Actor]:
+    """Our own SDK, which reads what examples sent and sends what they are to read."""
+    actor = started("ariane", "", stage, tmp_path_factory.mktemp("ours"))
+    yield actor
+    actor.program.end()
+
+
+@contextmanager
+def playing(command: list[str], log: Path, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
+    """An example at work; most of them never end."""
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            env={**os.environ, "HOME": str(log.parent), **environment},
+            start_new_session=True,
+        )
+        try:
+            yield process
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def wanting(name: str) -> Path:
+    """The folder of a client's driver; skips where its toolchain is missing."""
+    client = OFFICIAL[name]
+    if client.missing:
+        pytest.skip(f"{client.missing} is not on this machine")
+    return client.made()
+
+
+def topic_of(stage: Stage, name: str, *, fifo: bool = False) -> str:
+    """A topic, which other examples may have, too."""
+    stage.client.create_topic(name, queue_count=2, fifo=fifo, exists_ok=True)
+    return name
+
+
+def wait_until_consumed(stage: Stage, topic: str, group: str) -> None:
+    """Wait until a group has settled all messages of a topic."""
+    end = time.monotonic() + PATIENCE_S
+    while True:
+        lags = stage.client.consumer_lag(group, topic)
+        if lags and not any(each.message_count for each in lags):
+            return
+        assert time.monotonic() < end, lags
+        time.sleep(0.2)
+
+
+def sent_by(ours: Actor, topic: str, **words: Any) -> None:
+    said = [message(topic, f"{n}", **words) for n in range(COUNT)]
+    ours.ask("send", topic=topic, messages=said)
+
+
+def java(name: str, folder: Path, home: Path) -> list[str]:
+    """The command of an example in the jar."""
+    hosts = home / "hosts"
+    hosts.write_text(f"{AT.host} {HOST}\n127.0.0.1 localhost {socket.gethostname()}\n")
+    return [
+        *("java", "-XX:TieredStopAtLevel=1", "-Xmx256m", "-XX:+UseSerialGC"),
+        *(f"-Duser.home={home}", f"-Djdk.net.hosts.file={hosts}", "-cp", f"{folder}/jars/*"),
+        f"org.apache.rocketmq.client.java.example.{name}",
+    ]
+
+
+@pytest.mark.parametrize("name", JAVA_PRODUCERS)
+def test_what_examples_of_java_send_arrives(name, stage, examples_gateway, ours, tmp_path):
+    topic = topic_of(stage, JAVA_PRODUCERS[name], fifo="Fifo" in name)
+    with playing(java(name, wanting("java"), tmp_path), tmp_path / "out"):
+        [came] = receive(ours, 1, topic=topic, group=f"reads-{topic}")
+    assert text(came).endswith("message for Apache RocketMQ")
+    assert (came["tag"], bool(came["keys"])) == ("yourMessageTagA", True)
+
+
+@pytest.mark.parametrize("name", JAVA_CONSUMERS)
+def test_examples_of_java_consume(name, stage, examples_gateway, ours, tmp_path):
+    topic, group = topic_of(stage, "yourTopic"), "yourConsumerGroup"
+    with playing(java(name, wanting("java"), tmp_path), tmp_path / "out"):
+        sent_by(ours, topic, tag="yourMessageTagA")
+        wait_until_consumed(stage, topic, group)
+
+
+@pytest.fixture(scope="module")
+def go_examples() -> Path:
+    """The folder with the examples of Go, built."""
+    folder = wanting("go")
+    found = subprocess.run(
+        ("go", "list", "-m", "-f", "{{.Dir}}", GO_MODULE),
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    package = Path(found.stdout.strip()) / "example"
+    for source in package.glob("*/*/main.go"):
+        name = source.parent.name
+        if name in GO_PRODUCERS or name in GO_CONSUMERS:
+            own = folder / "examples" / name / "main.go"
+            own.parent.mkdir(parents=True, exist_ok=True)
+            own.write_text(with_our_names(source.read_text(), name))
+    built = folder / "built"
+    built.mkdir(exist_ok=True)
+    run("go", "build", "-o", f"{built}/", "./examples/...", place=folder, GOFLAGS="-mod=mod")
+    return built
+
+
+def with_our_names(source: str, name: str) -> str:
+    """An example of Go with our address, topic and group in its constants."""
+    ours = {"Endpoint": str(AT), "Topic": f"go-{name}", "ConsumerGroup": f"go-{name}"}
+    for constant, value in ours.items():
+        source = re.sub(rf'(?m)^(\s{constant}\s+= )"[^"]*"', rf'\1"{value}"', source)
+    return source
+
+
+@pytest.mark.parametrize("name", GO_PRODUCERS)
+def test_what_examples_of_go_send_arrives(
+    name, go_examples, stage, examples_gateway, ours, tmp_path
+):
+    topic, count = topic_of(stage, f"go-{name}", fifo=name == "fifo"), GO_PRODUCERS[name]
+    with playing([str(go_examples / name)], tmp_path / "out") as process:
+        receive(ours, count, topic=topic, group=f"reads-{topic}")
+        assert process.wait(PATIENCE_S) == 0
+    said = (tmp_path / "out").read_text()
+    assert "Failed" not in said
+    assert ("recalled successfully" in said) == (name == "delay_recall")
+
+
+@pytest.mark.parametrize("name", GO_CONSUMERS)
+def test_examples_of_go_consume(name, go_examples, stage, examples_gateway, ours, tmp_path):
+    topic = topic_of(stage, f"go-{name}")
+    sent_by(ours, topic)
+    with playing([str(go_examples / name)], tmp_path / "out"):
+        wait_until_consumed(stage, topic, f"go-{name}")
