@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
+from math import inf
 from typing import TYPE_CHECKING
 
 from ariane_storage.errors import RecordCorrupted, RecordNotFound, StorageError
@@ -37,6 +38,7 @@ def autopsy(stage: Stage) -> list[str]:
         try:
             with _opened(role, disk) as store:
                 words += examine(role.name, store, own)
+                words += revived(role.name, store, stage.history)
                 if row is not None:
                     if store.max_offset < row["confirmed"]:
                         words.append(f"short: {role.name}, in sync, ends at {store.max_offset}")
@@ -68,6 +70,26 @@ def examine(name: str, store: Store, known: Mapping[Place, str]) -> list[str]:
         shown = ", ".join(f"{known[place]!r} at {place}" for place in gone[:SHOWN_MAX])
         words.append(f"gone: {name} lacks {len(gone)} after a loss of power: {shown}")
     return words
+
+
+def revived(name: str, store: Store, history: History) -> Iterator[str]:
+    """Messages of deleted topics that a store has in a queue of the same name."""
+    for topic, queue_id in store.queues():
+        done = [one for one in history.deletions.get(topic, ()) if one.end_s < inf]
+        begin, end = store.queue_bounds(topic, queue_id)
+        if not done or begin == end:
+            continue
+        for entry in store.queue_entries(topic, queue_id, begin, max_count=end - begin):
+            try:
+                value = store.message_at(int(entry["commit_log_offset"])).body.decode()
+            except (RecordNotFound, RecordCorrupted):
+                continue
+            sent = history.sent.get(value)
+            if sent is None or sent.outcome != "acknowledged":
+                continue
+            if any(sent.told_s < deletion.begin_s for deletion in done):
+                yield f"revived: {name} has {value!r} of {sent.told_s:.3f} s in {topic}/{queue_id}"
+                break
 
 
 def _opened(role: Role, disk: FaultyDisk) -> Store:

@@ -29,6 +29,9 @@ DISTURBED_S: Final = 150.0
 PROBE_S: Final = 20.0
 """How long producers go on when the world is whole again."""
 
+MORE_S_MAX: Final = 60.0
+"""How much longer they go on where faults have left too few messages for a seed that counts."""
+
 DRAIN_S_MAX: Final = 240.0
 """How long a world has, once it is whole again, until all is consumed: longer than every lease,
 silence and back-off of the house."""
@@ -36,8 +39,9 @@ silence and back-off of the house."""
 SETTLE_S: Final = 20.0
 """How long it goes on once all is consumed: what comes twice comes by then."""
 
-TOLD_S: Final = 20.0
-"""Until somebody must know what groups have left."""
+TOLD_S: Final = 90.0
+"""Until brokers must say that groups have nothing left: what a group has got may come again, with a
+wait or an invisible time, and members store offsets a while later."""
 
 FAULTS_MAX: Final = 20
 
@@ -102,7 +106,7 @@ def play(
     for fault in plan:
         world.timeline.at(fault.at_s, befall, stage, fault)
     world.timeline.run(end_s)
-    drained, drained_after_s = _play_out(stage)
+    drained, drained_after_s = _play_out(stage, ACKNOWLEDGED_MIN if scale >= 1.0 else 0)
     words = anomalies(stage.history) + world.findings + autopsy(stage)
     shutil.rmtree(stage.scratch)
     if not drained and not any(word.startswith("lost") for word in words):
@@ -128,12 +132,15 @@ def play(
     )
 
 
-def _play_out(stage: Stage) -> tuple[bool, float]:
+def _play_out(stage: Stage, acknowledged_min: int) -> tuple[bool, float]:
     """Heal a world and play it to its end; return whether all was consumed, and how soon."""
     timeline = stage.world.timeline
     heal(stage)
     healed_s = timeline.now
     timeline.run(healed_s + PROBE_S)
+    more_s = timeline.now + MORE_S_MAX
+    while len(stage.history.acknowledged) < acknowledged_min and timeline.now < more_s:
+        timeline.run(timeline.now + 1.0)
     stage.wants_more = False
     while not stage.is_drained and timeline.now < healed_s + DRAIN_S_MAX:
         timeline.run(timeline.now + 1.0)
@@ -142,7 +149,7 @@ def _play_out(stage: Stage) -> tuple[bool, float]:
     timeline.run(timeline.now + SETTLE_S)
     stage.is_settled = True
     told_s = timeline.now + TOLD_S
-    while stage.history.lags is None and timeline.now < told_s:
+    while stage.history.lags != {} and timeline.now < told_s:
         timeline.run(timeline.now + 0.2)
     return drained, drained_after_s
 

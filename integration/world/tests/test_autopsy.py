@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from played_world.autopsy import different, examine, places
+from played_world.autopsy import different, examine, places, revived
 from played_world.history import Delivered, History, Place, Sent
 
 from ariane_storage.store import Store
@@ -76,6 +76,23 @@ def test_copies_are_compared_where_both_have_octets():
     assert [*different([("a", 0, b"abc"), ("b", 0, b"abx"), ("c", 0, b"abx")])] == [
         "unequal: the logs of a and b differ at 2"
     ]
+
+
+def test_what_was_deleted_is_found_in_a_queue_of_the_same_name():
+    history = History()
+    for number in range(3):
+        message = Sent(f"m{number}", "t", "", number, float(number))
+        message.end("acknowledged", number + 0.5, Place("t", "a", 0, number))
+        history.sent[message.value] = message
+    store = stored(FaultyDisk())
+    assert not [*revived("a", store, history)]
+    deletion = history.begin_deletion("t", 1.2)
+    assert not [*revived("a", store, history)], "perhaps it was not deleted"
+    deletion.end_s = 1.3
+    (word,) = revived("a", store, history)
+    assert word.startswith("revived: a has 'm0'")
+    store.keeping.delete_queues("t")
+    assert not [*revived("a", store, history)]
 
 
 def test_what_was_acknowledged_or_delivered_must_lie_there_but_nothing_of_deleted_topics():

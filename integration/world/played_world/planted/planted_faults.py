@@ -143,6 +143,20 @@ MENDS: Final = (
         "return self._may_lack_end or log.is_damaged or is_shorter or is_earlier",
         "return is_earlier",
     ),
+    Planted(
+        "deletions-copied-early",
+        "a replica brings back the last messages of a deleted topic",
+        _BROKER + "following/state_pulls.py",
+        "return max(deleted_topics.values(), default=0) <= end",
+        "return True",
+    ),
+    Planted(
+        "queues-closed-late",
+        "a queue takes messages while it is being closed, and nobody gets them",
+        _BROKER + "topics/topic_changes.py",
+        "        if config.read_queue_count < before.read_queue_count:\n",
+        "        if config.read_queue_count == 0:\n",
+    ),
 )
 """Mends of earlier faults, each taken back."""
 

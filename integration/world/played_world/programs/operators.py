@@ -57,6 +57,9 @@ ONLY: Final[set[str]] = set()
 
 QUEUES_MAX: Final = 6
 
+HURRIES: Final = 0.5
+"""How often a queue is taken away in one step."""
+
 SPREAD: Final = 0.7
 """How often topics are at all brokers from the beginning; else producers make them somewhere."""
 
@@ -93,7 +96,8 @@ def operator(stage: Stage, *, is_set: bool) -> Program:
             await work.restore()
             while not stage.is_settled:  # noqa: ASYNC110 - nobody tells it.
                 await asyncio.sleep(1.0)
-            while not await work.attempt("lag", work.look_at_lags):  # noqa: ASYNC110
+            while stage.history.lags != {}:
+                await work.attempt("lag", work.look_at_lags)
                 await asyncio.sleep(1.0)
 
     return run
@@ -171,7 +175,7 @@ class _Changes:
         lags: dict[str, int] = {}
         for group in self._stage.history.groups:
             for lag in await self._cluster.consumer_lag(group):
-                if lag.message_count:
+                if lag.message_count and not lag.unread:
                     lags[f"{group} in {lag.message_queue}"] = lag.message_count
         self._stage.history.lags = lags
 
@@ -227,7 +231,10 @@ class _Changes:
         await self._change_queues(topic, more)
 
     async def shrink(self) -> None:
-        """Take a queue from a topic at one broker: no longer written, and then no longer read."""
+        """Take a queue from a topic at one broker: no longer written, and then no longer read.
+
+        Who is in a hurry does both at once.
+        """
         topic = self._chance.choice(self._stage.topics)
 
         def write_less(known: Topic) -> UpdateTopicRequest:
@@ -237,6 +244,13 @@ class _Changes:
         def read_less(known: Topic) -> UpdateTopicRequest:
             return UpdateTopicRequest(topic=topic, read_queue_count=known.write_queue_count)
 
+        def less(known: Topic) -> UpdateTopicRequest:
+            count = max(1, known.write_queue_count - 1)
+            return UpdateTopicRequest(topic=topic, read_queue_count=count, write_queue_count=count)
+
+        if self._chance.random() < HURRIES:
+            await self._change_queues(topic, less)
+            return
         await self._change_queues(topic, write_less)
         await asyncio.sleep(self._hold_s())
         await self._change_queues(topic, read_less)

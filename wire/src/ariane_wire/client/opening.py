@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from ariane_wire.transport.certificates import Certificate
 
 CheckServer: TypeAlias = "Callable[[Certificate], None]"
-"""Raises where the certificate is not that of the server that is meant; callers see the text. What it
-raises is why there is no connection, as with ``Opening``."""
+"""Raises where the certificate is not that of the server that is meant; callers see the text. What
+it raises is why there is no connection, as with ``Opening``."""
 
 
 class OpenConnection(Protocol):
