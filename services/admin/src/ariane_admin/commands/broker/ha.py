@@ -219,9 +219,9 @@ def _write_dry_run(
         )
     behind = row["behind_bytes"]
     far = (
-        "how far it is behind is not known"
-        if behind is None
-        else f"{counted(behind, 'byte')} behind"
+        f"{counted(behind, 'byte')} behind"
+        if isinstance(behind, int)
+        else "how far it is behind is not known"
     )
     synced = "in sync" if row["in_sync"] else "not in sync"
     attached = ", attached" if row["attached"] else ""
