@@ -64,6 +64,7 @@ async def test_members_get_nothing_twice_over_switchovers(local_cluster, ariane,
         await in_sync(first, 0, 1, 2)
         async with Producer(cluster.name_servers) as producer:
             await producer.send(Message("orders", b"first"))
+            members = []
             for _ in range(count):
                 member = PushConsumer(
                     cluster.name_servers,
@@ -72,7 +73,12 @@ async def test_members_get_nothing_twice_over_switchovers(local_cluster, ariane,
                     subscriptions={"orders": "*"},
                     listener=listen,
                 )
-                await running.enter_async_context(member)
+                members.append(await running.enter_async_context(member))
+
+            async def shared():
+                """Who joins while the role is handed over does not go on."""
+                shares = [member.assignment for member in members]
+                return all(shares) and len(frozenset().union(*shares)) == sum(map(len, shares)) >= 4
 
             async def send():
                 while not load_ends.is_set():
@@ -83,6 +89,7 @@ async def test_members_get_nothing_twice_over_switchovers(local_cluster, ariane,
                 with suppress(CallError):  # Name servers may not know the new primary yet.
                     return len((await client.members_of_groups()).get("pushed", ())) == count
 
+            await until(shared)
             load = asyncio.create_task(send())
             for heir, broker_id in ((second, "1"), (first, "0")) * 4:
                 to = ("broker-a", "--to", broker_id, "--yes")
