@@ -36,11 +36,11 @@ def test_who_is_at_a_quota_is_reported():
     ]
     refused, slowed, address = quotas_used_up(ClusterFacts([], brokers))
     assert (refused.severity, refused.subject) == (Severity.WARNING, "user anna")
-    assert "10 calls a second at broker b-0" in refused.finding
+    assert "calls, 10 a second, at broker b-0" in refused.finding
     assert "refused 12 times" in refused.finding
     assert "3.2 s" in refused.finding
     assert (slowed.severity, slowed.subject) == (Severity.NOTE, "topic orders")
-    assert "5 connections at" in address.finding
+    assert "connections, 5, at" in address.finding
     assert quotas_used_up in RULES
 
 
