@@ -17,9 +17,7 @@ from ariane_gateway.clients.client_table import ClientTable
 from ariane_gateway.refusal_kinds import Refusal
 from ariane_gateway.refusals import Refused
 from ariane_gateway.rpc import commands as commands_module
-from ariane_gateway.rpc import telemetry as telemetry_module
 from ariane_gateway.rpc.commands import Commands
-from ariane_gateway.rpc.statuses import Illegal
 from ariane_gateway.rpc.telemetry import WAITING_BYTES_MAX, Telemetry, _Stream
 from ariane_gateway.sending.transaction_handle import TransactionHandle
 from ariane_gateway.settings import GatewaySettings
@@ -80,7 +78,7 @@ async def test_what_a_client_says_to_want_counts_once_its_user_may_see_the_group
     client = clients.heard("one", "GO", "5", "10.0.0.7:1")
     said = dp.Settings(subscription=dp.Subscription(group=dp.Resource(name="secret")))
     with pytest.raises(Refused, match="nothing of secret"):
-        await telemetry._settings(said, client)
+        await telemetry._settings(said, client, "")
     assert client.consumes == {}
 
 
@@ -149,32 +147,6 @@ async def test_settings_are_not_large(client, ariane_topic, group):
     assert answer.status.code == dp.ILLEGAL_FILTER_EXPRESSION
     settings.client_properties["a"] = "b" * (1 << 20)
     assert (await settings_of(client, settings)).status.code == dp.BAD_REQUEST
-
-
-def test_large_settings_of_a_user_leave_room_to_others(clients, monkeypatch):
-    monkeypatch.setattr(telemetry_module, "HEAVY_BYTES_MAX", 400_000)
-    telemetry = Telemetry(None, clients, None, None, body_bytes_max=1)
-    streams = {}
-
-    def admitted(user, size):
-        stream = _Stream(user)
-        try:
-            telemetry._check_room(stream, size)
-        except Illegal as refused:
-            return refused.status.code != dp.TOO_MANY_REQUESTS
-        streams.setdefault(user, []).append(stream)
-        return True
-
-    assert [admitted("anna", 40_000) for _ in range(5)] == [True] * 2 + [False] * 3
-    # What is small comes in, and who says something else has it counted once.
-    assert admitted("anna", 10_000)
-    telemetry._check_room(streams["anna"][0], 50_000)
-    telemetry._check_room(streams["anna"][0], 40_000)
-    many = [[admitted(user, 40_000) for _ in range(3)] for user in "bcdef"]
-    assert many == [[True, True, False]] * 4 + [[False] * 3]
-    telemetry._check_room(streams["b"][0], 1)
-    assert admitted("f", 40_000)
-    assert sum(telemetry._heavy.values()) == 400_000
 
 
 async def test_packed_bodies_of_one_call_have_room_for_one_of_the_largest(client, ariane_topic):

@@ -31,6 +31,8 @@ class GatewayClient:
     """What it wants, by consumer group, as it last said over its stream."""
     produces: tuple[str, ...] = ()
     """Topics that it produces to, likewise."""
+    weight: int = 0
+    """How much it says with both, as ``heavy_clients.weight_of`` has it."""
     last_heard_s: float = 0.0
     """When it was last heard of, by the gateway's monotonic clock."""
     streams: list[Callable[[Any], None]] = field(default_factory=list)

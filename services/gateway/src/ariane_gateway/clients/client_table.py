@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol
 
-from ariane_gateway.brokers.portrait import Portrait
+from ariane_gateway.brokers.portrait import Portrait, Wanted
 from ariane_gateway.clients.client import GatewayClient
+from ariane_gateway.clients.heavy_clients import HeavyClients, weight_of
 
 SILENCE_S_MAX: Final = 60.0
 """Clients call every 10 s; one that is silent for so long, and has no open stream, is gone."""
@@ -32,6 +33,7 @@ class ClientTable:
         self._monotonic = monotonic
         self._clients_max = clients_max
         self._clients: dict[str, GatewayClient] = {}
+        self._heavy = HeavyClients(lambda each: bool(each.streams) or self._knows(each))
         self.audience: Audience | None = None
         """Is told of every change; None: nobody."""
 
@@ -83,6 +85,28 @@ class ClientTable:
         client.last_heard_s = self._monotonic()
         self._takes(client)
 
+    def does(
+        self,
+        client: GatewayClient,
+        owner: str,
+        *,
+        produces: tuple[str, ...] = (),
+        consumes: Mapping[str, tuple[Wanted, ...]] | None = None,
+    ) -> bool:
+        """Keep what a client says instead of what it said; False where there is no room for it.
+
+        Args:
+            client: Who says it over its stream.
+            owner: Whom it counts for: its user, or its host where nobody signs.
+            produces: Topics that it produces to.
+            consumes: What it wants, by consumer group.
+        """
+        consumes = dict(consumes or {})
+        if not self._heavy.admit(client, owner, weight_of(produces, consumes)):
+            return False
+        client.produces, client.consumes = produces, consumes
+        return True
+
     def changed(self, client: GatewayClient) -> None:
         """A client does something else now."""
         if self._knows(client):
@@ -112,6 +136,7 @@ class ClientTable:
         ]
         for client_id in gone:
             del self._clients[client_id]
+        self._heavy.forget_gone()
         if gone and self.audience is not None:
             self.audience.gone(silent=gone)
 

@@ -37,14 +37,6 @@ WAITING_BYTES_MAX: Final = 5 << 20
 SETTINGS_BYTES_MAX: Final = 1 << 20
 """Octets of a client's settings: brokers are told of them, and take 5 MiB at a time."""
 
-HEAVY_BYTES: Final = 16 << 10
-"""Octets of settings beyond which a client is heavy. Of others there may be as many as there may be
-streams."""
-
-HEAVY_BYTES_MAX: Final = 32 << 20
-"""Of the settings of all heavy clients; a quarter of it of those of one user, or of one host where
-nobody signs."""
-
 
 class Telemetry:
     """Serves the streams of all clients."""
@@ -64,7 +56,6 @@ class Telemetry:
         self._groups = groups
         self._body_bytes_max = body_bytes_max
         self._reading: set[asyncio.Task[None]] = set()
-        self._heavy: dict[_Stream, int] = {}
         self._closing = asyncio.Event()
 
     async def serve(
@@ -91,7 +82,6 @@ class Telemetry:
         finally:
             self._clients.closes(client, stream)
             self._reading.discard(reading)
-            self._heavy.pop(stream, None)
             reading.cancel()
             await asyncio.wait((reading,))
         if not self._closing.is_set() and not reading.cancelled():
@@ -123,8 +113,7 @@ class Telemetry:
             self._commands.answered(caller.client_id, command)
             return
         try:
-            self._check_room(stream, command.settings.ByteSize())
-            settings = await self._settings(command.settings, client)
+            settings = await self._settings(command.settings, client, stream.owner)
         except (Refused, Illegal) as error:
             status = status_of(error)
             stream(TelemetryCommand(status=status))
@@ -136,27 +125,11 @@ class Telemetry:
         self._clients.changed(client)
         stream(TelemetryCommand(status=OK, settings=settings))
 
-    def _check_room(self, stream: _Stream, octets: int) -> None:
-        """Refuse large settings where those that are kept are as large as they may be.
+    async def _settings(self, said: Settings, client: GatewayClient, owner: str) -> Settings:
+        """What a client is told that says its settings: they replace all that it said before.
 
         Raises:
-            Illegal: TOO_MANY_REQUESTS.
-        """
-        self._heavy.pop(stream, None)
-        if octets <= HEAVY_BYTES:
-            return
-        kept = self._heavy
-        theirs = sum(size for each, size in kept.items() if each.owner == stream.owner)
-        if max(4 * (theirs + octets), sum(kept.values()) + octets) > HEAVY_BYTES_MAX:
-            text = "too many clients have very large settings already"
-            raise Illegal(Code.TOO_MANY_REQUESTS, text)
-        kept[stream] = octets
-
-    async def _settings(self, said: Settings, client: GatewayClient) -> Settings:
-        """What a client is told that says its settings.
-
-        Raises:
-            Illegal: A name is missing, or they are too large.
+            Illegal: A name is missing, they are too large, or TOO_MANY_REQUESTS.
             Refused: The user may not see the group.
             ServiceError: FIELD_INVALID: it neither sends nor receives.
         """
@@ -165,7 +138,8 @@ class Telemetry:
         kind = said.WhichOneof("pub_sub")
         if kind == "publishing":
             _check_count(len(said.publishing.topics))
-            client.produces = tuple(map(topic_of, said.publishing.topics))
+            produces = tuple(map(topic_of, said.publishing.topics))
+            _check_room(self._clients.does(client, owner, produces=produces))
             return producer_settings(said, body_bytes_max=self._body_bytes_max)
         if kind == "subscription":
             group = group_of(said.subscription.group)
@@ -173,9 +147,16 @@ class Telemetry:
             _check_count(len(wanted))
             consumes = {group: tuple(wanted_of(each.topic, each.expression) for each in wanted)}
             rules = await once_answered(lambda: self._groups.rules(group))
-            client.consumes = consumes  # Not before its user may see the group.
+            # Not before its user may see the group.
+            _check_room(self._clients.does(client, owner, consumes=consumes))
             return consumer_settings(said, rules)
         raise field_invalid("settings", "must have publishing or subscription")
+
+
+def _check_room(is_kept: bool) -> None:
+    if not is_kept:
+        text = "too many clients have very large settings already"
+        raise Illegal(Code.TOO_MANY_REQUESTS, text)
 
 
 def _check_count(count: int) -> None:
