@@ -31,6 +31,8 @@ from ariane_sdk.sync import Producer, ReceiveConsumer
 CALLS_MAX = 128
 CALL_S = 30.0
 """What a try of a call may take: no play fails because a machine is slow."""
+EMPTY_MAX = 2
+"""How many empty answers in a row say that no more messages come."""
 OUTCOMES = {
     "commit": TransactionOutcome.COMMIT,
     "rollback": TransactionOutcome.ROLLBACK,
@@ -114,11 +116,15 @@ class Worker:
         )
         async with consumer:
             left = asked["count"]
+            empty = 0
             began_s = time.perf_counter()
             while left > 0:
                 messages = await consumer.receive_batch(asked["max"])
                 await consumer.ack(*messages)
                 left -= len(messages)
+                empty = 0 if messages else empty + 1
+                if empty == EMPTY_MAX:
+                    raise RuntimeError(f"{left} of {asked['count']} messages are missing")
             return time.perf_counter() - began_s
 
     def do_recall(self, asked: dict[str, Any]) -> Any:

@@ -297,6 +297,9 @@ func (w *worker) pump(ctx context.Context, asked command) (any, error) {
 	return time.Since(began).Seconds(), err
 }
 
+// emptyMax is how many empty answers in a row say that no more messages come.
+const emptyMax = 2
+
 // drain receives and acknowledges until it has had so many messages, and tells the seconds.
 func (w *worker) drain(ctx context.Context, asked command) (any, error) {
 	consumer, err := w.consumer(asked)
@@ -304,6 +307,7 @@ func (w *worker) drain(ctx context.Context, asked command) (any, error) {
 		return nil, err
 	}
 	began := time.Now()
+	empty := 0
 	for left := asked.Count; left > 0; {
 		deliveries, err := consumer.Receive(ctx, callTimeout)
 		if err != nil {
@@ -313,6 +317,11 @@ func (w *worker) drain(ctx context.Context, asked command) (any, error) {
 			return nil, err
 		}
 		left -= int64(len(deliveries))
+		if len(deliveries) > 0 {
+			empty = 0
+		} else if empty++; empty == emptyMax {
+			return nil, fmt.Errorf("%d of %d messages are missing", left, asked.Count)
+		}
 	}
 	return time.Since(began).Seconds(), nil
 }

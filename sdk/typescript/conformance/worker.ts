@@ -123,14 +123,20 @@ async function pump(asked: Command): Promise<number> {
   return (performance.now() - began) / 1000;
 }
 
+/** How many empty answers in a row say that no more messages come. */
+const EMPTY_MAX = 2;
+
 /** Receive and acknowledge until so many messages have come; resolves to the seconds. */
 async function drain(asked: Command): Promise<number> {
   const consumer = consumerOf(asked);
   const began = performance.now();
+  let empty = 0;
   for (let left = asked.count; left > 0;) {
     const some = await consumer.receive(10_000);
     await consumer.ack(some);
     left -= some.length;
+    empty = some.length ? 0 : empty + 1;
+    if (empty === EMPTY_MAX) throw new Error(`${left} of ${asked.count} messages are missing`);
   }
   return (performance.now() - began) / 1000;
 }

@@ -395,3 +395,10 @@ async def closed(request, tmp_path):
         yield ClosedCluster(
             certificates, str(name_server), broker_address, str(admin), stack, made[0]
         )
+
+
+@pytest.fixture
+def logged():
+    """What is logged by loggers that are made in the test."""
+    with capture_logs() as logged:
+        yield logged

@@ -17,11 +17,14 @@ import pyarrow.compute as pc
 import pytest
 from click.testing import CliRunner
 
+from ariane.broker.v1.topic_service_pb2 import Topic
+from ariane.common.v1.message_pb2 import MessageType
 from ariane_pipelines import LetterFilter, RedrivePlan, dead_letters, redrive
 from ariane_pipelines.commands import spark as spark_commands
 from ariane_pipelines.redrive_ledger import RedriveLedger
 from ariane_pipelines.redriving import check_plan
 from ariane_pipelines.repairs import DROPPED, FAILED, SENT, Letter, Repairing, unchanged
+from ariane_pipelines.topic_types import agreed_types
 from ariane_spark.errors import OptionIllegal
 
 NOON = datetime(2013, 2, 8, 12, tzinfo=UTC)
@@ -156,6 +159,18 @@ def test_a_letter_that_its_topic_would_not_take_fails(kind, message_group, cause
     else:
         assert outcome["outcome"] == FAILED
         assert cause in outcome["cause"]
+
+
+def test_a_type_about_which_brokers_disagree_is_left_to_the_send():
+    fifo, normal = MessageType.MESSAGE_TYPE_FIFO, MessageType.MESSAGE_TYPE_NORMAL
+    of_brokers = [
+        *(("same", fifo), ("other", fifo), ("half", fifo), ("none", None)),
+        *(("same", fifo), ("other", normal), ("half", None), ("none", None)),
+    ]
+
+    types = agreed_types(Topic(topic=topic, message_type=kind) for topic, kind in of_brokers)
+
+    assert types == {"same": "FIFO"}
 
 
 def test_what_is_no_letter_fails():

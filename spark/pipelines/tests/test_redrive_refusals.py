@@ -99,7 +99,7 @@ def test_what_a_topic_does_not_take_is_kept_for_the_next_run(
 
 
 def test_a_planned_run_whose_topic_takes_nothing_keeps_no_others_back(
-    spark, new_topic, give_up, bodies_of, plan, permit, monkeypatch
+    spark, new_topic, give_up, bodies_of, plan, permit, monkeypatch, caplog
 ):
     taking, closed = new_topic(), new_topic()
     group = f"group-{taking}"
@@ -119,6 +119,10 @@ def test_a_planned_run_whose_topic_takes_nothing_keeps_no_others_back(
     refused = redrive(spark, plan(group))
 
     assert (refused.finished_count, refused.sent_count, refused.failed_count) == (4, 0, 4)
+    (refusal,) = refused.finished_refusals
+    assert refusal.topic == closed
+    warned = f"topic {closed} took no messages of run 1: {refusal.cause}"
+    assert warned in caplog.messages
     permit(closed, TopicPermission.TOPIC_PERMISSION_READ_WRITE)
     last = redrive(spark, plan(group))
     assert (last.finished_count, last.sent_count, last.sent_before_count) == (0, 4, 4)

@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+import structlog
 
 import ariane_wire
 from ariane.admin.v1 import access_policy_service_pb2 as policy_pb
@@ -314,10 +315,11 @@ async def test_processes_are_told_within_seconds(users, policies, database, name
 
 @on_sqlite
 async def test_a_process_that_was_taken_over_keeps_no_change_from_others(
-    users, database, name_server, monkeypatch
+    users, database, name_server, monkeypatch, logged
 ):
     """By a version beyond all numbers, or by one that is always ahead."""
     monkeypatch.setattr(teller_module, "LOOK_S", 0.02)
+    monkeypatch.setattr(teller_module, "_log", structlog.get_logger())
     said, heard = [], asyncio.Event()
 
     class Liar(AccessServiceServicer):
@@ -354,6 +356,8 @@ async def test_a_process_that_was_taken_over_keeps_no_change_from_others(
                     await seen.version_at_least(store.version())
                 await asyncio.sleep(0.3)
                 assert store.version() <= (100 if place == 0 else 600)
+                absurd = [each for each in logged if each["event"] == "access_rules_absurd"]
+                assert [each["address"] for each in absurd] == [f"127.0.0.1:{port}"]
             finally:
                 await teller.stop()
     finally:

@@ -72,8 +72,10 @@ def send_planned(plan: RedrivePlan, ledger: RedriveLedger, run: Run) -> SentMess
                 unknown = error
                 continue
             if not is_sent:
+                cause = message_of(error)
+                _log.warning("topic %s took no messages of run %d: %s", topic, run.number, cause)
                 ledger.mark_unsent(run, topic)
-                refusals[topic] = message_of(error)
+                refusals[topic] = cause
                 continue
         sent_count += count
     if unknown is not None:

@@ -22,7 +22,7 @@ from ariane_pipelines.letters import (
     dead_letters,
 )
 from ariane_pipelines.redrive_ledger import RedriveLedger, Run
-from ariane_pipelines.redrive_sends import send_planned
+from ariane_pipelines.redrive_sends import SentMessages, send_planned
 from ariane_pipelines.repairs import (
     DECISION_SCHEMA,
     DROPPED,
@@ -107,6 +107,16 @@ class KeptLetter:
     """The error, if it failed."""
 
 
+@dataclass(frozen=True, slots=True)
+class TopicRefusal:
+    """A topic that took no messages of an interrupted run; they are decided about anew."""
+
+    topic: str
+    """The topic."""
+    cause: str
+    """The error of the write."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedriveReport:
     """The result of a redrive, or of a dry run."""
@@ -115,6 +125,8 @@ class RedriveReport:
     """Whether nothing was sent."""
     finished_count: int = 0
     """Messages of an interrupted run that are now sent."""
+    finished_refusals: Sequence[TopicRefusal] = ()
+    """Topics that took none of theirs when it was finished."""
     sent_before_count: int = 0
     """Dead letters sent by earlier runs."""
     sent_count: int = 0
@@ -153,13 +165,11 @@ def redrive(spark: SparkSession, plan: RedrivePlan) -> RedriveReport:
     """
     check_plan(plan)
     ledger = RedriveLedger(spark, plan.state)
-    finished = 0
+    finished: list[SentMessages] = []
     ledger.check_group(plan.group)
     if not plan.dry_run:
         ledger.claim(plan.group)
-        finished = sum(
-            send_planned(plan, ledger, run).count for run in ledger.runs() if _is_open(run)
-        )
+        finished = [send_planned(plan, ledger, run) for run in ledger.runs() if _is_open(run)]
     letters = dead_letters(spark, plan.endpoints, plan.group, plan.wanted)
     sent_before = ledger.sent_letters()
     before = 0
@@ -169,7 +179,17 @@ def redrive(spark: SparkSession, plan: RedrivePlan) -> RedriveReport:
         letters = letters.join(sent_before, places, "left_anti")
     decisions = _decided(letters, _repairing(plan))
     report = _report_of(decisions) if plan.dry_run else _sent(plan, ledger, decisions)
-    return replace(report, dry_run=plan.dry_run, finished_count=finished, sent_before_count=before)
+    return replace(
+        report,
+        dry_run=plan.dry_run,
+        finished_count=sum(each.count for each in finished),
+        finished_refusals=[
+            TopicRefusal(topic, cause)
+            for each in finished
+            for topic, cause in each.refusals.items()
+        ],
+        sent_before_count=before,
+    )
 
 
 def check_plan(plan: RedrivePlan) -> None:
@@ -187,15 +207,13 @@ def check_plan(plan: RedrivePlan) -> None:
 
 
 def _repairing(plan: RedrivePlan) -> Repairing:
-    catalog = connect_once(
-        read_options({"endpoints": plan.endpoints, "topicsPattern": ".*"}, Use.BATCH_READ)
-    )
-    topics = frozenset(catalog.topics())
+    options = read_options({"endpoints": plan.endpoints, "topicsPattern": ".*"}, Use.BATCH_READ)
+    topics = frozenset(connect_once(options).topics())
     if plan.target is not None and plan.target not in topics:
         raise OptionIllegal("target", f"there is no topic {plan.target!r}")
     on_tables = plan.repair_table is not None
     function = plan.repair_table or plan.repair or unchanged
-    return Repairing(function, on_tables, plan.target, topics, topic_types(plan.endpoints))
+    return Repairing(function, on_tables, plan.target, topics, topic_types(options))
 
 
 def _decided(letters: DataFrame, repairing: Repairing) -> DataFrame:

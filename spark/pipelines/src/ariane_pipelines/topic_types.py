@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Final
 
@@ -10,54 +11,74 @@ from ariane.broker.v1.topic_service_pb2 import ListTopicsRequest, ListTopicsResp
 from ariane.broker.v1.topic_service_pb2_grpc import TopicServiceStub
 from ariane.common.v1.message_pb2 import MessageType
 from ariane_sdk.translation import error_from_rpc
-from ariane_spark.calls.channels import Channels
+from ariane_spark.calls.connection import connect_brokers_once
 from ariane_spark.calls.repetition import Repetition
-from ariane_spark.calls.routes import Routes
-from ariane_spark.options.options import RequestPolicy
+from ariane_spark.options.options import ReadOptions
 from ariane_wire import CallFailed
 
 PAGE_SIZE: Final = 1000
 
-_POLICY: Final = RequestPolicy()
-_TIMEOUT_S: Final = _POLICY.timeout_ms / 1000
+_PREFIX: Final = "MESSAGE_TYPE_"
+_NONE: Final = f"{_PREFIX}UNSPECIFIED"
 
 
-def topic_types(endpoints: str) -> dict[str, str]:
+def topic_types(options: ReadOptions) -> dict[str, str]:
     """The type of each topic that has one: NORMAL, FIFO, DELAY or TRANSACTION.
 
-    Topics that the user may not see are missing.
+    Topics that the user may not see are missing, and those about which brokers disagree.
 
     Args:
-        endpoints: Name servers, ``host:port``, separated by commas.
+        options: The cluster, what proves the user to it, and how it is asked.
 
     Raises:
         ArianeError: No name server answers, or a broker does not.
     """
-    channels, repetition = Channels(), Repetition(_POLICY)
-    routes = Routes(endpoints, channels, timeout_s=_TIMEOUT_S)
-    brokers = repetition.ask(routes.brokers)
-    return {
-        topic.topic: MessageType.Name(topic.message_type).removeprefix("MESSAGE_TYPE_")
-        for name, address in brokers.addresses.items()
+    brokers = connect_brokers_once(options)
+    repetition, timeout_s = Repetition(options.requests), options.requests.timeout_ms / 1000
+    return agreed_types(
+        topic
+        for name, address in repetition.ask(brokers.routes.brokers).addresses.items()
         for topic in _topics_of(
-            TopicServiceStub(channels.to(address)), f"broker {name} at {address}", repetition
+            TopicServiceStub(brokers.channels.to(address)),
+            f"broker {name} at {address}",
+            repetition,
+            timeout_s,
         )
-        if topic.message_type
+    )
+
+
+def agreed_types(topics: Iterable[Topic]) -> dict[str, str]:
+    """The types on which all brokers of a topic agree; of others, only a send can tell.
+
+    Args:
+        topics: The topics of all brokers.
+    """
+    types = defaultdict[str, set[str]](set)
+    for topic in topics:
+        types[topic.topic].add(MessageType.Name(topic.message_type))
+    return {
+        topic: kind.removeprefix(_PREFIX)
+        for topic, (kind, *others) in types.items()
+        if kind != _NONE and not others
     }
 
 
-def _topics_of(stub: TopicServiceStub, peer: str, repetition: Repetition) -> Iterator[Topic]:
+def _topics_of(
+    stub: TopicServiceStub, peer: str, repetition: Repetition, timeout_s: float
+) -> Iterator[Topic]:
     request = ListTopicsRequest(page_size=PAGE_SIZE)
     while True:
-        answer = repetition.ask(partial(_page, stub, request, peer))
+        answer = repetition.ask(partial(_page, stub, request, peer, timeout_s))
         yield from answer.topics
         if not answer.next_page_token:
             return
         request.page_token = answer.next_page_token
 
 
-def _page(stub: TopicServiceStub, request: ListTopicsRequest, peer: str) -> ListTopicsResponse:
+def _page(
+    stub: TopicServiceStub, request: ListTopicsRequest, peer: str, timeout_s: float
+) -> ListTopicsResponse:
     try:
-        return stub.ListTopics(request, timeout=_TIMEOUT_S)
+        return stub.ListTopics(request, timeout=timeout_s)
     except CallFailed as failure:
         raise error_from_rpc(failure, peer=peer) from failure

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Hashable, Mapping
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from ariane_record.encoding.kept_memory import keep_freed_memory
 from ariane_spark.calls.batch_transactions import WRITE_POLICY, BatchTransactions
@@ -36,6 +36,15 @@ FIRST_ANSWER_S_MAX: Final = 3.0
 _kept: Final[dict[tuple[int, str, Hashable], Any]] = {}
 
 _ConnectionT = TypeVar("_ConnectionT")
+
+
+class BrokerConnections(NamedTuple):
+    """What reaches each broker of a cluster."""
+
+    routes: Routes
+    """Where they are."""
+    channels: Channels
+    """One to each."""
 
 
 def connect_once(options: ReadOptions) -> Cluster:
@@ -111,6 +120,17 @@ def connect_transactions_once(options: WriteOptions) -> BatchTransactions:
         (options.endpoints, scope_of(options.access)),
         lambda: BatchTransactions(options.endpoints, channels=_channels_of(options.access)),
     )
+
+
+def connect_brokers_once(options: ReadOptions) -> BrokerConnections:
+    """What reaches each broker of the cluster of these options."""
+
+    def make() -> BrokerConnections:
+        channels = _channels_of(options.access)
+        timeout_s = options.requests.timeout_ms / 1000
+        return BrokerConnections(Routes(options.endpoints, channels, timeout_s=timeout_s), channels)
+
+    return _once("brokers", (options.endpoints, options.requests, scope_of(options.access)), make)
 
 
 def _channels_of(access: JobAccess) -> Channels:

@@ -127,7 +127,10 @@ class CodeFlow:
             raise ValueError(f"the provider gave no code: {query.get('error', '')[:64]!r}")
         host = host_of(peer)
         if not self._places.enter(host):
-            raise ValueError("as many as may be wait for the provider already")
+            raise ValueError(
+                f"{WAITING_MAX} sign-ins, or {WAITING_OF_HOST_MAX} of this host, wait for the"
+                " provider already; this one is refused"
+            )
         try:
             async with self._exchanges:
                 token = await asyncio.to_thread(self._exchange, code, pending.verifier, back)

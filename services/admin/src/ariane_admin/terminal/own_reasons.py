@@ -81,7 +81,7 @@ OWN_REASONS: Final = (
     ),
     OwnReason(
         "CONSUMPTION_HELD",
-        "A listener cannot work now; its messages are delivered again when it asked for it.",
+        "A listener cannot work now; its messages are delivered again at the time that it named.",
         "Find what the listener waits for in its own log.",
     ),
     OwnReason(

@@ -10,7 +10,7 @@ from grpc import RpcError
 
 from ariane.common.v1 import access_service_pb2 as access_pb
 from ariane.common.v1.access_service_pb2_grpc import AccessServiceStub
-from ariane_servicekit import open_channel
+from ariane_servicekit import get_logger, open_channel
 
 ANSWER_S: Final = 5.0
 """Seconds that a process may take for one answer."""
@@ -19,6 +19,15 @@ _PAGE: Final = 1000
 _USES_MAX: Final = 20_000
 """Of one process, which remembers no more."""
 
+_PAGES_MAX: Final = 2 * _USES_MAX // _PAGE
+"""Of one process: one that was taken over gives pages without end. Twice what is needed."""
+
+_log: Final = get_logger(__name__)
+
+
+class EndlessAnswer(Exception):
+    """A process gives page after page."""
+
 
 class Uses(NamedTuple):
     """What a user did."""
@@ -26,7 +35,7 @@ class Uses(NamedTuple):
     uses: Sequence[access_pb.AccessUse]
     """Each kind of it, at one process."""
     silent: Sequence[str]
-    """Addresses of processes that did not answer."""
+    """Addresses of processes that did not answer, or without end."""
 
 
 class Found(NamedTuple):
@@ -56,12 +65,13 @@ class AskedProcesses:
         async def ask(stub: Any) -> list[access_pb.AccessUse]:
             uses: list[access_pb.AccessUse] = []
             request = access_pb.ListAccessUsesRequest(user=user, page_size=_PAGE)
-            while True:
+            for _ in range(_PAGES_MAX):
                 answer = await stub.ListAccessUses(request, timeout=ANSWER_S)
                 uses += answer.uses
                 request.page_token = answer.next_page_token
-                if not request.page_token or len(uses) >= _USES_MAX:
+                if not (request.page_token and answer.uses) or len(uses) >= _USES_MAX:
                     return uses
+            raise EndlessAnswer(f"more than {_PAGES_MAX} pages")
 
         answers, silent = await self._ask_each(ask)
         return Uses([use for uses in answers.values() for use in uses], silent)
@@ -95,6 +105,9 @@ class AskedProcesses:
         silent: list[str] = []
         for address, answer in zip(addresses, results, strict=True):
             if isinstance(answer, RpcError | OSError):
+                silent.append(address)
+            elif isinstance(answer, EndlessAnswer):
+                _log.warning("access_uses_endless", address=address, cause=str(answer))
                 silent.append(address)
             elif isinstance(answer, BaseException):
                 raise answer

@@ -1,8 +1,8 @@
-"""How large the rules may be: all of them are told to every process after each change.
+"""How large the rules may be: every process gets all of them after each change.
 
-Who may make some users or policies would else fill the memory of every process, or make the rules
-larger than processes take: from then on no change would reach any of them. Names of deleted users
-are kept until they are made again, so they count as users do.
+Without a limit, whoever may make users or policies could fill the memory of every process, or make
+the rules larger than processes take: from then on no change would reach any of them. Names of
+deleted users are kept until they are made again, so they count as users do.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ RECORDS_MAX: Final = 200_000
 """Users, names of deleted users, policies and credentials, together."""
 
 RECORDS_BYTES_MAX: Final = 32 << 20
-"""Their bytes as processes are told them: half of what a process takes."""
+"""Their bytes, all of which every process gets: half of what one takes."""
 
 _RECORD_BYTES: Final = 32
 """Of each record, beside its texts."""

@@ -65,6 +65,7 @@ class RulesTeller:
         self._processes = processes
         self._clock = clock
         self._told: dict[str, asyncio.Task[None]] = {}
+        self._absurd: set[str] = set()
         self._parts: Sequence[access_pb.TellAccessRulesRequest] = ()
         self._version = -1
         self._caught_up_s = float("-inf")
@@ -133,13 +134,14 @@ class RulesTeller:
             self._told[address] = asyncio.create_task(self._tell(address), name=f"rules-{address}")
         for address in self._told.keys() - found:
             self._told.pop(address).cancel()
+            self._absurd.discard(address)
 
     async def _tell(self, address: str) -> None:
         """Tell a process for as long as it is there."""
         async with open_channel(address) as channel:
             while True:
                 try:
-                    await self._follow(AccessServiceStub(channel).TellAccessRules())
+                    await self._follow(address, AccessServiceStub(channel).TellAccessRules())
                 # A stream that ended between two words says so by the last of them.
                 except (RpcError, OSError, asyncio.InvalidStateError) as error:
                     _log.info("access_rules_untold", address=address, cause=str(error)[:200])
@@ -147,10 +149,11 @@ class RulesTeller:
                     _log.warning("access_rules_unread", cause=str(error))
                 await self._clock.sleep(AGAIN_S)
 
-    async def _follow(self, stream: Any) -> None:
+    async def _follow(self, address: str, stream: Any) -> None:
         answer = await stream.read()
         while hasattr(answer, "version"):
-            if answer.version > self._version >= 0:
+            # An absurd one keeps its rules until it begins anew; the others need no new version.
+            if not self._is_absurd(address, answer.version) and answer.version > self._version >= 0:
                 await self._catch_up(answer.version)
             change = self.change
             if answer.version < self._version:
@@ -161,11 +164,18 @@ class RulesTeller:
             await self.wait_for(change)
             await stream.write(access_pb.TellAccessRulesRequest())
 
+    def _is_absurd(self, address: str, held: int) -> bool:
+        """Whether no process can hold such a version; logged once until that is over."""
+        if held - self._version <= AHEAD_MAX:
+            self._absurd.discard(address)
+            return False
+        if address not in self._absurd:
+            self._absurd.add(address)
+            _log.error("access_rules_absurd", address=address, told=self._version, held=held)
+        return True
+
     async def _catch_up(self, held: int) -> None:
-        """Let the rules be newer than what a process holds, unless that cannot be."""
-        if held - self._version > AHEAD_MAX:
-            _log.error("access_rules_absurd", told=self._version, held=held)
-            return
+        """Let the rules be newer than what a process holds."""
         now_s = self._clock.monotonic()
         if now_s - self._caught_up_s < CATCH_UP_S:
             return

@@ -163,6 +163,8 @@ def _tell(plan: RedrivePlan, report: RedriveReport, *, data_format: str) -> None
     if report.finished_count:
         letters = counted(report.finished_count, "letter")
         click.echo(f"Sent first, of an interrupted run: {letters}.")
+    for refusal in report.finished_refusals:
+        click.echo(f"Not sent, of an interrupted run: topic {refusal.topic}: {refusal.cause}")
     done = "would be sent" if report.dry_run else "sent"
     click.echo(
         f"{report.sent_count:,} of {counted(report.letter_count, 'dead letter')} of {plan.group}"

@@ -46,6 +46,9 @@ import mq.ariane.common.v1.Compression;
 public final class Worker {
     private static final Gson GSON = new GsonBuilder().disableHtmlEscaping().create();
 
+    /** How many empty answers in a row say that no more messages come. */
+    private static final int EMPTY_MAX = 2;
+
     private static final class Wire {
         String topic;
         String body;
@@ -275,10 +278,15 @@ public final class Worker {
     private double drain(Command asked) throws InterruptedException {
         Consumer consumer = consumer(asked);
         long began = System.nanoTime();
+        int empty = 0;
         for (long left = asked.count; left > 0;) {
             List<Delivery> some = consumer.receive(Duration.ofSeconds(10));
             consumer.ack(some);
             left -= some.size();
+            empty = some.isEmpty() ? empty + 1 : 0;
+            if (empty == EMPTY_MAX) {
+                throw new IllegalStateException(left + " of " + asked.count + " messages are missing");
+            }
         }
         return (System.nanoTime() - began) / 1e9;
     }
