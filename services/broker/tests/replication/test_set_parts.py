@@ -171,6 +171,9 @@ class TestCopies:
         assert copies.ready(90, 1, 2.0) == copies.still_have(frozenset({2}), 90) == {2}
         copies.attached(2, "", 3.0)  # It has begun anew while the row was changed.
         assert copies.still_have(frozenset({2}), 90) == frozenset()
+        two.attached = False
+        copies.forget(2)  # It has been taken out meanwhile.
+        assert copies.still_have(frozenset({2}), 90) == frozenset()
         assert copies.late(5.5) == {1}
         assert Copies([1], 0.0, flushed=True, behind_s_max=5.0).safe(one) == 40
 

@@ -277,7 +277,8 @@ class Copies:
     def still_have(self, ready: frozenset[int], confirmed: int) -> frozenset[int]:
         """Those that were ready and still have all that is confirmed, as far as is known now."""
         needed = self._needed(confirmed)
-        return frozenset(one for one in ready if self.safe(self.members[one]) >= needed)
+        known = (self.members[one] for one in ready if one in self.members)
+        return frozenset(copy.broker_id for copy in known if self.safe(copy) >= needed)
 
     def _needed(self, confirmed: int) -> int:
         return max(confirmed, self._inherited_end)
