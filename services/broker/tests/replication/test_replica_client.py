@@ -18,7 +18,7 @@ from ariane_broker.errors.replication import log_diverged
 from ariane_broker.following import log_mending, state_pulls
 from ariane_broker.following.log_mending import LogMending
 from ariane_broker.following.replica_client import FollowEnvironment, ReplicaClient, ReplicaIdentity
-from ariane_broker.following.state_pulls import StatePulls
+from ariane_broker.following.state_pulls import StatePull, StatePulls
 from ariane_broker.replication.log_feed import LogFeed
 from ariane_broker.replication.log_taker import CannotFollow, LogTaker
 from ariane_broker.replication.state_copies import StateCopies, StatePart
@@ -164,6 +164,41 @@ async def test_a_deletion_is_copied_once_all_that_it_deletes_is_here(primary, re
     client._store.close()
     with new_store(tmp_path / "replica", state.disk) as store:
         assert store.queues() == []
+
+
+async def test_nothing_is_written_while_records_of_a_deleted_topic_are_awaited(replica, tmp_path):
+    client, state = replica
+    store, noted, slept = client._store, [], []
+
+    class CountingStore(SimpleNamespace):
+        @property
+        def max_offset(self):
+            return store.max_offset
+
+    async def sleep(_):
+        slept.append(noted.copy())
+        if len(slept) == 5:
+            store.append(block_of("flights", [b"deleted"]), 0)
+        await asyncio.sleep(0)
+
+    def note(ends):
+        noted.append(store.max_offset)
+        store.copying.note_deleted(ends)
+
+    with new_store(tmp_path / "primary") as primary_store:
+        primary_store.append(block_of("flights", [b"deleted"]), 0)
+        end = primary_store.max_offset
+    counting = CountingStore(flush=store.flush, copying=SimpleNamespace(note_deleted=note))
+    with ThreadPoolExecutor(1) as keeper:
+        pulls = StatePulls(
+            counting, state, keeper, interval_s=60, sleep=sleep, on_state=client._pulls._on_state
+        )
+        pull = StatePull(end, {"flights": end}, [], 3)
+        await asyncio.wait_for(pulls._put(pull, wait=True), 60)
+    assert noted == [0, end]
+    assert slept == [[0]] * 5
+    assert store.copying.deleted_topic_ends == {"flights": end}
+    assert pulls.version == 3
 
 
 async def test_who_cannot_pull_state_any_more_does_not_follow(primary, replica, monkeypatch):

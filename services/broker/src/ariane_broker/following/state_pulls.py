@@ -153,7 +153,8 @@ class StatePulls:
                 self._wanted.set()
                 return
             await self._sleep(STATE_STEP_S)
-            are_deleted = await self._run(self._put_parts, [], pull.deleted_topics)
+            if self._store.max_offset >= max(pull.deleted_topics.values()):
+                are_deleted = await self._run(self._put_parts, [], pull.deleted_topics)
         self.version = pull.version
         self.on_stored()
         snapshots = [part for part in pull.parts if part.name not in DECIDED]
