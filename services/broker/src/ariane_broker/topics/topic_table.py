@@ -134,7 +134,8 @@ class TopicConfig:
     def standing_queue(self, queue_id: int) -> int:
         """A queue that a message was for; another one where the topic has lost it since.
 
-        Better another queue than a message that nobody gets.
+        Better another queue than a message that nobody gets. One that is written but not read still
+        stands: an operator allowed it (``allow_unread_queues``), and reads what waits there later.
         """
         if queue_id < max(self.read_queue_count, self.write_queue_count):
             return queue_id
