@@ -377,6 +377,37 @@ async def test_what_was_staged_for_a_queue_that_is_gone_comes_in_another(
         assert listed.topic.unread_message_count == 0
 
 
+@pytest.mark.parametrize(("appends", "among"), [(1, 1), (2, 1), (3, 3), (2, 2)])
+async def test_what_came_in_another_queue_does_not_come_again_when_its_own_is_back(
+    running, tmp_path, monkeypatch, appends, among
+):
+    publish = BatchPublication._publish
+
+    async def resize(broker, count):
+        counts = {"read_queue_count": count, "write_queue_count": count}
+        await broker.topics.UpdateTopic(topic_pb.UpdateTopicRequest(topic="orders", **counts))
+
+    async def found(broker, count):
+        return [body for queue in range(count) for body in await all_bodies(broker, queue)]
+
+    async with running() as broker:
+        await broker.create_topic("orders", 8)
+        queue_ids = [1, 3, 5, 1, 3, 5, 5]
+        attempt = await stage(broker, [b"%d" % n for n in range(7)], queue_ids=queue_ids)
+        await resize(broker, among)
+        cut_publications_short(monkeypatch, tmp_path, appends)
+        call = asyncio.ensure_future(commit_call(broker, attempt))
+        async with asyncio.timeout(60):
+            while len(await found(broker, among)) < (2, 4, 7)[appends - 1]:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        call.cancel()
+        await resize(broker, 8)
+    monkeypatch.setattr(BatchPublication, "_publish", publish)
+    async with running() as broker:
+        assert (await commit_call(broker, attempt)).duplicate
+        assert sorted(await found(broker, 8)) == [b"%d" % n for n in range(7)]
+
+
 async def test_a_hundred_thousand_records_are_committed_in_slices(orders):
     count, stages = 100_000, 20
     attempts = []

@@ -183,21 +183,24 @@ class BatchPublication:
                 )
                 continue
             counts = {queue: n for (of, queue), n in publication.counts.items() if of == stage}
+            waiting = counts.pop(WAITING, 0)
+            # They are appended in this order, so what is there are the first ones, in whichever
+            # queues: the topic may have had fewer then, or more.
+            visible = sum(counts.values())
             waits = staged.times_ms > publication.committed_ms
             for wanted in np.unique(staged.queue_ids[~waits]).tolist():
                 rows = np.flatnonzero((staged.queue_ids == wanted) & ~waits)
-                queue_id = wanted if counts.get(wanted) else self._standing_queue(topic, wanted)
-                # What is there of several queues of the stage is of the first ones.
-                known = min(counts.get(queue_id, 0), len(rows))
-                counts[queue_id] = counts.get(queue_id, 0) - known
+                known = min(visible, len(rows))
+                visible -= known
                 if known == len(rows):
                     continue
+                queue_id = self._standing_queue(topic, wanted)
                 block = named_rows(staged.block, rows[known:], stage)
                 self._append(block, queue_id, fields.born_host, stage)
                 self._table.published(publication.batch, stage, queue_id, block.count)
                 # Other tasks run between two appends.
                 await asyncio.sleep(0)
-            rows = np.flatnonzero(waits)[counts.get(WAITING, 0) :]
+            rows = np.flatnonzero(waits)[waiting:]
             for part in _parts(rows, staged.block.sizes):
                 self._park(staged, part, stage, fields.born_host)
                 self._table.published(publication.batch, stage, WAITING, len(part))
