@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ariane_broker.append.rows import Rows, RowTerms
 from ariane_broker.errors.replication import too_few_in_sync
 from ariane_broker.topics.topic_table import TopicConfig
-from ariane_broker.transactions import recent_halves
+from ariane_broker.transactions import halves, recent_halves
 from ariane_broker.transactions.halves import HalfLimits, Halves
 from ariane_broker.transactions.recent_halves import RecentHalves
 from ariane_broker.transactions.transaction_records import HalfMessage
@@ -24,13 +24,16 @@ from ariane_storage.testing import FaultyDisk, FixedClock, small_config
 from services.broker.tests.log_side import broker_log
 
 HOSTS = [("10.1.2.3", 4711), ("2001:db8::7", 80), ("::ffff:10.0.0.1", 9)]
-ORDERS = TopicConfig(topic="orders", read_queue_count=4, write_queue_count=4)
+TOPICS = {
+    topic: TopicConfig(topic=topic, read_queue_count=4, write_queue_count=4)
+    for topic in ("orders", "bills")
+}
 TEXTS = st.text("ab9äß€𝄞", min_size=1, max_size=9)
 
 
 class Topics:
     def find(self, topic):
-        return ORDERS if topic == "orders" else None
+        return TOPICS.get(topic)
 
 
 class NotInSync:
@@ -49,7 +52,7 @@ class NotInSync:
 
 
 class Bench:
-    def __init__(self, *, block_bytes_max=1 << 15, replicas=None):
+    def __init__(self, *, block_bytes_max=1 << 15, replicas=None, pending_count_max=100):
         self.store = Store.open(
             Path("/store"),
             small_config(segment_bytes=1 << 18),
@@ -62,7 +65,7 @@ class Bench:
             log,
             self.table,
             Topics(),
-            HalfLimits(block_bytes_max, pending_count_max=100),
+            HalfLimits(block_bytes_max, pending_count_max),
             recent=self.recent,
             is_draining=lambda: False,
         )
@@ -71,8 +74,8 @@ class Bench:
         return self.halves.store_rows(Rows.joined(rows), host)
 
 
-def row(unique_id, body=b"paid", queue_id=0, **fields):
-    encoder = BlockEncoder("orders", size_bytes_max=1 << 17)
+def row(unique_id, body=b"paid", queue_id=0, topic="orders", **fields):
+    encoder = BlockEncoder(topic, size_bytes_max=1 << 17)
     encoder.add(body, unique_id=unique_id, born_timestamp_ms=7, **fields)
     return Rows.one(encoder.finish(), queue_id, terms=RowTerms(half_group="pay"))
 
@@ -116,6 +119,22 @@ def test_each_half_message_that_replicas_prevent_is_refused(block_bytes_max, app
     assert refused == ["TOO_FEW_IN_SYNC"] * (3 - stored)
     assert bench.table.pending_count == stored
     assert sum(len(each[0]) for each in outcomes if not isinstance(each, Exception)) == stored
+
+
+def test_half_messages_of_a_call_count_for_their_own_topics(monkeypatch):
+    monkeypatch.setattr(halves, "OF_TOPIC_MIN", 1)
+    bench = Bench(pending_count_max=8)
+    # Six of eight may wait in one topic.
+    first = [row(f"t-{number}", topic="bills") for number in range(3)]
+    outcomes = bench.send(*first, *(row(f"u-{number}") for number in range(4)))
+    assert not [each for each in outcomes if isinstance(each, Exception)]
+    assert [bench.table.pending_count_of(topic) for topic in ("bills", "orders")] == [3, 4]
+    bench = Bench(pending_count_max=8)
+    *_, last = bench.send(*(row(f"t-{number}") for number in range(7)))
+    assert str(last).startswith("6 half messages of topic 'orders' wait for an outcome")
+    bench.send(*(row(f"t-{number}", topic="bills") for number in range(7, 9)))
+    [last] = bench.send(row("t-9", topic="bills"))
+    assert str(last).startswith("8 half messages wait for an outcome")
 
 
 def half(unique_id, place):

@@ -129,10 +129,11 @@ def stages_exhausted(limit: int) -> ServiceError:
     )
 
 
-def half_messages_exhausted(limit: int) -> ServiceError:
-    """Too many half messages wait for an outcome."""
+def half_messages_exhausted(limit: int, topic: str = "") -> ServiceError:
+    """Too many half messages wait for an outcome, in all or of one topic."""
+    those = f"half messages of topic {topic!r}" if topic else "half messages"
     return ServiceError(
         ErrorReason.ERROR_REASON_SERVICE_BUSY,
-        f"{limit} half messages wait for an outcome; no more are taken",
+        f"{limit} {those} wait for an outcome; no more are taken",
         {"limit": limit},
     )

@@ -6,6 +6,7 @@ other. Repeating is harmless: a half message that waits for its outcome is not s
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
@@ -213,12 +214,12 @@ class Halves:
             return
         if request.demand is not None:
             self._log.promises.check(request.demand)
-        self._check_room(request.topic, len(open_block.ids))
+        self._check_room(request.topic, open_block)
         if request.queue_id >= config.write_queue_count:
             raise queue_not_found(request.topic, request.queue_id, config.write_queue_count)
         open_block.add(position, request)
 
-    def _check_room(self, topic: str, more: int) -> None:
+    def _check_room(self, topic: str, open_block: _OpenBlock) -> None:
         """Refuse a half message more than there may be, or three quarters of them in one topic.
 
         Who may send to one topic, and ends nothing, would else keep all others from transactions.
@@ -228,10 +229,10 @@ class Halves:
         """
         limit = self._limits.pending_count_max
         of_topic = max(OF_TOPIC_MIN, limit * 3 // 4)
-        if self._table.pending_count + more >= limit:
+        if self._table.pending_count + len(open_block.ids) >= limit:
             raise half_messages_exhausted(limit)
-        if self._table.pending_count_of(topic) + more >= of_topic:
-            raise half_messages_exhausted(of_topic)
+        if self._table.pending_count_of(topic) + open_block.count_of[topic] >= of_topic:
+            raise half_messages_exhausted(of_topic, topic)
 
     def _stored(self, request: HalfRequest) -> HalfMessage | None:
         """The half message if it is stored and waits for its outcome.
@@ -299,6 +300,8 @@ class _OpenBlock:
         self._placed: list[_Placed] = []
         self.ids: set[str] = set()
         """Unique ids of the half messages in the open block."""
+        self.count_of: Counter[str] = Counter()
+        """How many of them are for each topic."""
         self.outcomes: dict[int, HalfOutcome] = {}
         """Outcomes so far, by their places in the request; of neighbours, by that of the first."""
 
@@ -318,6 +321,7 @@ class _OpenBlock:
         self._size_bytes += size_bytes
         self._placed.append((position, request, record))
         self.ids.add(request.unique_id)
+        self.count_of[request.topic] += 1
 
     def append(self) -> None:
         """Append the block without waiting, so that memory and log agree.
@@ -327,6 +331,7 @@ class _OpenBlock:
         """
         placed, self._placed, self._size_bytes = self._placed, [], 0
         self.ids.clear()
+        self.count_of.clear()
         if placed:
             self._append(placed)
 
