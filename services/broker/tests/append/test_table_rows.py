@@ -9,6 +9,7 @@ from ariane.common.v1.message_pb2 import (
     ACKNOWLEDGED_LEVEL_MEMORY,
     ACKNOWLEDGED_LEVEL_REPLICATED,
 )
+from ariane_broker.transactions.halves import Halves
 from ariane_record import ProducerSequence, decode_record
 from ariane_testkit.append_rows import rows_request
 from services.broker.tests.append_side import int32s, wire
@@ -142,6 +143,26 @@ async def test_neighbouring_half_messages_are_stored_and_refused_each_for_itself
     found = [(half.unique_id, half.producer_group) for half in listed.half_messages]
     assert found == [("a", "pay"), ("e", "shop"), ("f", "pay")]
     assert await broker.bodies("orders", 1) == [b"plain"]
+
+
+async def test_sound_half_messages_beside_a_bad_one_are_stored_together(
+    broker, reason_of, monkeypatch
+):
+    stored, store_rows = [], Halves.store_rows
+
+    def counted(self, rows, born_host):
+        stored.append(len(rows))
+        return store_rows(self, rows, born_host)
+
+    monkeypatch.setattr(Halves, "store_rows", counted)
+    await broker.create_topic("orders", 2)
+    rows = [wire("orders", 0, [b"x"], unique_id=f"t-{number}") for number in range(10)]
+    rows[3] = wire("orders", 0, [b"x", b"y"], unique_id="b")
+    result = await answered(broker, rows, half_groups=["pay"] * 10)
+    refused = {row.row: reason_of(row.error) for row in result.rows if row.HasField("error")}
+    assert refused == {3: "MESSAGE_ILLEGAL"}
+    assert column(result.first_queue_offsets) == [0, 1, 2, -1, *range(3, 9)]
+    assert stored == [3, 6]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ row goes alone, so that none affects another::
 
     table --> all rows at once -----------------------------------> one outcome
                  \_ a fault, a repeat, a delay, a demand --------> row by row
-                 \_ half messages --------------------------------> side by side, then each alone
+                 \_ half messages --------------------------------> side by side, but bad ones alone
 
 A repeated row of an idempotent producer is not stored again: the call waits for the same promise,
 and returns the first result. No step here looks at a single message.
@@ -236,9 +236,12 @@ class AppendRecords:
             if len(part) == 1:
                 outcomes.append(Outcome(error=self._service_error(error)))
                 return
-            # The fault of one is no matter of the others.
-            for each in part.each():
-                self._append_part(each, born_host, outcomes)
+            # The fault of one is no matter of the others: sound neighbours are stored together.
+            for is_sound, neighbours in groupby(part.each(), self._is_sound_half):
+                alone = list(neighbours)
+                are_joined = is_sound and 1 < len(alone) < len(part)
+                for each in [Rows.joined(alone)] if are_joined else alone:
+                    self._append_part(each, born_host, outcomes)
 
     def _append_at_once(self, rows: Rows, born_host: Host) -> Outcome:
         """Append several rows, all or none.
@@ -371,6 +374,14 @@ class AppendRecords:
             outcomes.append(Outcome(appended, duplicate=is_duplicate, resized=True))
             begin = end
         return outcomes
+
+    def _is_sound_half(self, row: Rows) -> bool:
+        """Whether a row can be a half message; if not, it is told why when it goes alone."""
+        try:
+            self._check_halves(row)
+        except (ServiceError, StorageError):
+            return False
+        return True
 
     def _check_halves(self, rows: Rows) -> None:
         """Refuse rows of which one cannot be a half message.
