@@ -13,6 +13,7 @@ import pytest
 
 import ariane_wire
 from ariane_wire import ChannelOptions, ServerOptions
+from ariane_wire.transport.tracing import FrameTrace
 
 
 async def echo(request, context):
@@ -89,6 +90,38 @@ async def test_a_large_request_leaves_before_the_next_one_is_made(serving, caplo
             left.append(sum("-> DATA" in line for line in caplog.messages))
             await asyncio.gather(*calls)
     assert left == [0, 2]
+
+
+@pytest.mark.parametrize(("octets", "writes"), [(4096, 1), (40_000, 4)])
+async def test_middling_answers_of_a_turn_leave_in_one_write(serving, monkeypatch, octets, writes):
+    written, waiting, take = [], [], FrameTrace.take
+    gates = {octets: asyncio.Event() for octets in (10, octets)}
+
+    def counted(self, sent):
+        written.append(len(sent))
+        take(self, sent)
+
+    async def many(request, context):
+        for size, gate in gates.items():
+            waiting.append(size)
+            await gate.wait()
+            await context.write(b"x" * size)
+
+    options = ServerOptions(trace_frames=True)
+    async with (
+        serving({"Many": ("unary_stream", many)}, options=options) as address,
+        ariane_wire.insecure_channel(address) as channel,
+    ):
+        calls = [channel.unary_stream("/test.Echo/Many")(b"") for _ in range(4)]
+        monkeypatch.setattr(FrameTrace, "take", counted)
+        for size, gate in gates.items():
+            async with asyncio.timeout(20):
+                while waiting.count(size) < 4:  # noqa: ASYNC110 - nothing tells of it
+                    await asyncio.sleep(0.01)
+            written.clear()
+            gate.set()
+            assert [len(await call.read()) for call in calls] == [size] * 4
+    assert sum(each > octets for each in written) == writes
 
 
 def test_frames_of_a_process_are_traced_by_its_environment():

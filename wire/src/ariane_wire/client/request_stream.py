@@ -10,7 +10,7 @@ from grpc import StatusCode
 from grpc.aio import UsageError
 
 from ariane_wire.client.call import ClientCall
-from ariane_wire.transport.link import left
+from ariane_wire.transport.link import PROMPT_OCTETS, left
 
 if TYPE_CHECKING:
     from ariane_wire.client.connection import ClientConnection
@@ -114,7 +114,7 @@ class RequestStream(ClientCall):
                 self._raise_if_failed()
             message = self.serialize(request)
             self.send_message(message, compressed=self.compression != "identity")
-            self.connection.carrier.wake(len(message))
+            self.connection.carrier.wake(at_once=len(message) >= PROMPT_OCTETS)
             await left(self)
         except asyncio.CancelledError:
             self.cancel()

@@ -12,6 +12,7 @@ from ariane_wire.client.call import ClientCall
 from ariane_wire.protocol.frames import HEAD_AND_PREFIX, PREFIX_OCTETS
 from ariane_wire.protocol.headers.heads import ResponseHead
 from ariane_wire.protocol.sending import SMALL_OCTETS
+from ariane_wire.transport.link import PROMPT_OCTETS
 
 if TYPE_CHECKING:
     from ariane_wire.client.connection import ClientConnection
@@ -122,4 +123,4 @@ class UnaryUnaryCall(UnaryResponse, aio.UnaryUnaryCall):  # type: ignore[type-ar
             )
         else:
             self.send_message(request, compressed=compressed, last=True)
-        connection.carrier.wake(octets)
+        connection.carrier.wake(at_once=octets >= PROMPT_OCTETS)

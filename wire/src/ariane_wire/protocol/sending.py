@@ -38,11 +38,11 @@ TURN_OCTETS: Final = 512 << 10
 class Carrier(Protocol):
     """What brings the octets of a connection to its peer."""
 
-    def wake(self, octets: int = 0) -> None:
+    def wake(self, *, at_once: bool = False) -> None:
         """There is something to send: send it now, or at the end of this turn of the loop.
 
         Args:
-            octets: Of the message that was added, if there was one.
+            at_once: Whether it must be now, because to gather more would save nothing.
         """
 
     def end(self, text: str) -> None:
@@ -52,7 +52,7 @@ class Carrier(Protocol):
 class NoCarrier:
     """Stands for a transport where there is none: octets are taken from ``take_out``."""
 
-    def wake(self, octets: int = 0) -> None:
+    def wake(self, *, at_once: bool = False) -> None:
         """Do nothing."""
 
     def end(self, text: str) -> None:

@@ -14,7 +14,7 @@ from ariane_wire.protocol.headers.metadata import encode_metadata
 from ariane_wire.protocol.statuses import status_of
 from ariane_wire.server.call import ServerCall
 from ariane_wire.server.identity import Identity
-from ariane_wire.transport.link import left
+from ariane_wire.transport.link import VIEW_OCTETS, left
 
 
 class CallContext(ServerCall, aio.ServicerContext):  # type: ignore[type-arg]
@@ -63,7 +63,7 @@ class CallContext(ServerCall, aio.ServicerContext):  # type: ignore[type-arg]
             self._send_head()
             self._send(octets)
             total += len(octets)
-        self.connection.carrier.wake(total)
+        self.connection.carrier.wake(at_once=total >= VIEW_OCTETS)
         await left(self)
         if self.is_gone:
             raise aio.InternalError("the call is gone")

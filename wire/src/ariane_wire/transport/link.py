@@ -29,12 +29,13 @@ JOIN_OCTETS: Final = 160 << 10
 calls for a message and its head, which is more than the copy costs."""
 
 PROMPT_OCTETS: Final = 2 << 10
-"""From here on, a request or a message of a stream leaves at once: it costs more than a write
-does, and the peer works on it while the next one is made. Two calls that left together would be
-answered together, and so on for good: one end would wait while the other works."""
+"""From here on, a request or a message of its stream leaves a client at once: it costs more than a
+write does, and the server works on it while the next one is made. Two calls that left together
+would be answered together, and so on for good: one end would wait while the other works."""
 
 VIEW_OCTETS: Final = 32 << 10
-"""From here on, a message goes out from where it lies instead of being joined with frames."""
+"""From here on, a message goes out from where it lies instead of being joined with frames, and an
+answer of a stream leaves a server at once: to gather more would save nothing."""
 
 HIGH_WATER_OCTETS: Final = 256 << 10
 """How much waits in the transport before we let it wait in our streams, which are fair."""
@@ -154,9 +155,9 @@ class Link(asyncio.BufferedProtocol):
         if connection.has_more:
             self.flush()
 
-    def wake(self, octets: int = 0) -> None:
+    def wake(self, *, at_once: bool = False) -> None:
         """There is something to send."""
-        if octets >= PROMPT_OCTETS:
+        if at_once:
             self.flush()
             return
         if self._is_receiving:
