@@ -115,6 +115,26 @@ async def test_heavy_clients_of_a_user_leave_room_to_others(admission, monkeypat
         calls._CALL.reset(token)
 
 
+async def test_a_member_whose_share_grows_stays_where_there_is_no_room_for_heavy_clients(
+    admission, monkeypatch
+):
+    heavy = membership(size=500)
+    monkeypatch.setattr(client_admission, "HEAVY_WEIGHT_MAX", 8 * heavy.weight)
+    members = [await attach(admission, f"c-{number}", heavy) for number in range(2)]
+    members.append(await attach(admission, "light", membership(size=100)))
+    await refused(attach(admission, "c-2", heavy), "SERVICE_BUSY")
+    for size, member in zip((500, 500, 100), members, strict=True):
+        await admission.change_memberships(member, (membership(size=size, queues=4000),))
+    # What is said of owned queues has a bound as well, and names have no part of it.
+    for size, queues in ((500, 20_000), (501, 4000)):
+        change = admission.change_memberships(members[0], (membership(size=size, queues=queues),))
+        await refused(change, "SERVICE_BUSY")
+    admission._table.detach(members[2])
+    await refused(attach(admission, "c-2", heavy), "SERVICE_BUSY")
+    admission._table.detach(members[1])
+    await attach(admission, "c-2", heavy)
+
+
 async def test_heavy_clients_that_come_together_are_counted_one_by_one(admission, monkeypatch):
     heavy = membership(size=500)
     monkeypatch.setattr(client_admission, "HEAVY_WEIGHT_MAX", 10 * heavy.weight)

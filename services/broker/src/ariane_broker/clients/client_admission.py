@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Final
 
 from ariane_broker.clients.attached_client import AttachedClient, Hello
@@ -33,7 +33,10 @@ WEIGHT_MAX: Final = 1 << 20
 long as it is here."""
 
 HEAVY_WEIGHT: Final = 16 << 10
-"""Beyond that a client is heavy. Of others there may be as many as there may be calls."""
+"""Beyond that a client is heavy. Of others there may be as many as there may be calls.
+
+As much may be said of owned queues besides, which is some 4,000 of them: a member does not become
+heavy because others end."""
 
 HEAVY_WEIGHT_MAX: Final = 32 << 20
 """Of all heavy clients together; a quarter of it of those of one user, or of one host where nobody
@@ -126,8 +129,9 @@ class ClientAdmission:
             )
             if not broadcasting:
                 await self._make_topic(retry_topic(membership.consumer_group))
-        if weight > HEAVY_WEIGHT:  # At last: meanwhile others may have come.
-            self._check_room(client_id, _owner(caller), weight)
+        counted = _counted(memberships)
+        if counted > HEAVY_WEIGHT:  # At last: meanwhile others may have come.
+            self._check_room(client_id, _owner(caller), counted)
 
     def _check_room(self, client_id: str, owner: str, weight: int) -> None:
         """Refuse a heavy client where there are as many of them as there may be.
@@ -135,15 +139,22 @@ class ClientAdmission:
         Raises:
             ServiceError: SERVICE_BUSY.
         """
-        heavy = [
-            each
+        weights = [
+            (counted, each.caller)
             for each in self._table.walk()
             if each.weight > HEAVY_WEIGHT and each.client_id != client_id
+            if (counted := _counted(each.memberships.values())) > HEAVY_WEIGHT
         ]
-        theirs = sum(each.weight for each in heavy if _owner(each.caller) == owner)
-        everybody = sum(each.weight for each in heavy)
+        theirs = sum(counted for counted, caller in weights if _owner(caller) == owner)
+        everybody = sum(counted for counted, _ in weights)
         if max(4 * (theirs + weight), everybody + weight) > HEAVY_WEIGHT_MAX:
             raise clients_too_heavy(HEAVY_WEIGHT_MAX)
+
+
+def _counted(memberships: Collection[Membership]) -> int:
+    """How much of what a client says makes it heavy."""
+    owned = sum(each.owned_weight for each in memberships)
+    return sum(each.weight for each in memberships) - min(owned, HEAVY_WEIGHT)
 
 
 def _owner(caller: Caller | None) -> str:

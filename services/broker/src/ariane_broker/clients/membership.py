@@ -44,8 +44,13 @@ class Membership:
     def weight(self) -> int:
         """How much it says, about: characters of names and filters, and 4 for each queue."""
         wanted = sum(len(each.topic) + len(each.filter.text) + 16 for each in self.subscriptions)
-        owned = sum(len(name) + len(broker) + 4 * len(ids) + 16 for name, broker, ids in self.owned)
-        return len(self.consumer_group) + len(self.strategy) + len(self.zone) + wanted + owned
+        said = len(self.consumer_group) + len(self.strategy) + len(self.zone)
+        return said + wanted + self.owned_weight
+
+    @property
+    def owned_weight(self) -> int:
+        """How much of it is said of owned queues; that changes without the member's doing."""
+        return sum(len(name) + len(broker) + 4 * len(ids) + 16 for name, broker, ids in self.owned)
 
     def difference(self, other: Membership) -> str:
         """The first difference in settings on which members must agree; empty if there is none."""
