@@ -27,7 +27,9 @@ async def test_a_send_is_a_child_of_the_span_that_its_client_names(
     for parent in ("", trace_parent("a", "1", "00"), "whatever"):
         await client.send(ariane_topic, b"unsampled", trace_context=parent)
     await client.send(ariane_topic, b"sampled", trace_context=trace_parent("b", "2"))
-    wrong = client.message(ariane_topic, b"refused", trace_context=trace_parent("c", "3"), tag="a|b")
+    wrong = client.message(
+        ariane_topic, b"refused", trace_context=trace_parent("c", "3"), tag="a|b"
+    )
     refused = await client.send_messages(wrong)
     named = {"b" * 32: "2" * 16, "c" * 32: "3" * 16}
     spans = {}
