@@ -252,15 +252,27 @@ class TestWaiting:
             store.flush()
             self.end = store.max_offset
             self.copies = [primary.copies.attached(one, "", 0.0) for one in (1, 2)]
-            self.saved = 0
+            self.saved = self.farewells = 0
             yield primary
 
     async def save_state(self):
         self.saved += 1
 
+    async def say_farewell(self, primary):
+        primary.check()
+        assert self.saved == 0, "offsets that are stored now would not be saved"
+        self.farewells += 1
+
     async def handing_over(self, primary):
         """The role is being handed to broker 1, which may have seen what there is."""
-        task = asyncio.create_task(primary.hand_over(1, grace_s=10.0, save_state=self.save_state))
+        task = asyncio.create_task(
+            primary.hand_over(
+                1,
+                grace_s=10.0,
+                save_state=self.save_state,
+                say_farewell=lambda: self.say_farewell(primary),
+            )
+        )
         for _ in range(10):
             await asyncio.sleep(0)
         return task
@@ -351,8 +363,27 @@ class TestWaiting:
         primary.check()
         self.now = 11.0
         assert not await handing
-        assert self.saved == 0, "it has not been tried"
+        assert self.saved == self.farewells == 0, "it has not been tried"
         primary.check()
+
+    async def test_members_store_offsets_once_the_next_one_follows(self, primary):
+        """What they finish in the wait for it would come again."""
+        self.copies[0].attached = False
+        handing = await self.handing_over(primary)
+        assert self.farewells == 0
+        self.now = 9.0
+        for copy in self.copies:
+            copy.attached = True
+            copy.progressed(self.end, self.end, end=self.end, now_s=self.now)
+        primary.advance()
+        async with asyncio.timeout(10):
+            while not self.saved:  # noqa: ASYNC110 - there is nothing to be told by.
+                await asyncio.sleep(0.001)
+        for copy in self.copies:
+            copy.state_version = primary.state_version
+        async with asyncio.timeout(10):
+            assert await handing
+        assert self.farewells == 1
 
     async def test_offsets_that_cannot_be_saved_hold_nobody_up(self, primary):
         async def fail():

@@ -139,8 +139,9 @@ class PrimaryOperations:
             raise replica_not_found(broker_id)
         if broker_id not in reign.replica_set.in_sync:
             raise replica_not_in_sync(broker_id)
-        await self.say_farewell()
-        if not await primary.hand_over(broker_id, grace_s=grace_s, save_state=self.save_state):
+        if not await primary.hand_over(
+            broker_id, grace_s=grace_s, save_state=self.save_state, say_farewell=self.say_farewell
+        ):
             if reign.is_deposed:
                 raise replica_set_changed(reign.replica_set.version)
             raise replica_too_slow(broker_id, grace_s)

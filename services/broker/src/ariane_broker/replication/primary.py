@@ -417,7 +417,12 @@ class Primary:
         self.copies.wake()
 
     async def hand_over(
-        self, wanted_id: int | None, *, grace_s: float, save_state: Callable[[], Awaitable[None]]
+        self,
+        wanted_id: int | None,
+        *,
+        grace_s: float,
+        save_state: Callable[[], Awaitable[None]],
+        say_farewell: Callable[[], Awaitable[None]] | None = None,
     ) -> bool:
         """Accept no more messages, let brokers in sync catch up, and end the reign.
 
@@ -425,6 +430,8 @@ class Primary:
             wanted_id: The next primary; None: any broker in sync.
             grace_s: The longest time to refuse messages before giving up.
             save_state: Saves changes that state files do not have yet.
+            say_farewell: Has consumers store their offsets, once the next primary follows; messages
+                are accepted meanwhile. None: they have done so.
 
         Returns:
             Whether the reign has ended; else nothing has changed.
@@ -436,6 +443,10 @@ class Primary:
         end_s = self._monotonic() + grace_s
         if wanted_id is not None and not await self._is_followed_by(wanted_id, end_s):
             return False
+        if say_farewell is not None:
+            begun_s = self._monotonic()
+            await say_farewell()
+            end_s += self._monotonic() - begun_s
         self._is_open = False
         done = False
         try:
