@@ -380,17 +380,18 @@ class ClientHeartbeat(_message.Message):
     MEMBERSHIPS_FIELD_NUMBER: _builtins.int
     MEMBERSHIPS_CHANGED_FIELD_NUMBER: _builtins.int
     HOLDS_FIELD_NUMBER: _builtins.int
+    OFFSETS_STORED_FIELD_NUMBER: _builtins.int
     memberships_changed: _builtins.bool
     """Whether `memberships` is to replace what the broker knows (an empty list then means none)."""
+    offsets_stored: _builtins.bool
+    """An answer to BrokerDraining: offsets are stored, or cannot be; nobody need wait any longer."""
     @_builtins.property
     def memberships(self) -> _containers.RepeatedCompositeFieldContainer[Global___Membership]:
         """Its groups, when they changed since the hello or the last heartbeat that carried them."""
 
     @_builtins.property
     def holds(self) -> _containers.RepeatedCompositeFieldContainer[_client_question_pb2.QueueHold]:
-        """What the client hands out nothing of now, of this broker's queues; at most 1000. It replaces
-        what the broker knows.
-        """
+        """Of this broker's queues, what it hands out nothing of now; at most 1000. Replaces what it said."""
 
     def __init__(
         self,
@@ -398,10 +399,11 @@ class ClientHeartbeat(_message.Message):
         memberships: _abc.Iterable[Global___Membership] | None = ...,
         memberships_changed: _builtins.bool = ...,
         holds: _abc.Iterable[_client_question_pb2.QueueHold] | None = ...,
+        offsets_stored: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["holds", b"holds", "memberships", b"memberships", "memberships_changed", b"memberships_changed"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["holds", b"holds", "memberships", b"memberships", "memberships_changed", b"memberships_changed", "offsets_stored", b"offsets_stored"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -493,7 +495,7 @@ class AttachResponse(_message.Message):
 
     @_builtins.property
     def broker_draining(self) -> Global___BrokerDraining:
-        """The broker is about to stop: go elsewhere."""
+        """The broker is about to stop, or to hand its role over: store your offsets."""
 
     @_builtins.property
     def heartbeat_accepted(self) -> Global___HeartbeatAccepted:
@@ -676,9 +678,8 @@ Global___OffsetsReset: _TypeAlias = OffsetsReset  # noqa: Y015
 
 @_typing.final
 class BrokerDraining(_message.Message):
-    """The broker is about to stop, or hands its role over. A member that keeps its offsets at this
-    broker stores them, and sends a heartbeat when that is done: the broker waits for it, a second at
-    most.
+    """The broker is about to stop, or to hand its role over; if that fails, it stays. A member that
+    keeps its offsets here stores them, and says `offsets_stored`: that is waited for, 1 s at most.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -686,7 +687,7 @@ class BrokerDraining(_message.Message):
     GRACE_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def grace(self) -> _duration_pb2.Duration:
-        """How long it still serves."""
+        """How long calls in work are waited for when it stops."""
 
     def __init__(
         self,

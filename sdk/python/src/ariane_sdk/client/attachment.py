@@ -139,9 +139,9 @@ class Attachment:
         if is_over or keys_of(self._holds(self.broker_name)) != self._sent_holds:
             self._outgoing.put_nowait(self._with_holds(ClientHeartbeat()))
 
-    def send_heartbeat(self) -> None:
-        """Send a heartbeat at once."""
-        self.send(self._with_holds(ClientHeartbeat()))
+    def say_offsets_stored(self) -> None:
+        """Tell a broker that goes that it need not wait for offsets any longer."""
+        self.send(self._with_holds(ClientHeartbeat(offsets_stored=True)))
 
     def _with_holds(self, heartbeat: ClientHeartbeat) -> AttachRequest:
         holds = self._holds(self.broker_name)

@@ -408,7 +408,7 @@ class ConsumerLife:
             await self.owned.store(durable=False, broker_name=broker_name)
         except CallError as error:
             logger.info("offsets of group %s are stored later: %s", self.plan.group, error)
-        self._attachments.send_heartbeat(broker_name)
+        self._attachments.say_offsets_stored(broker_name)
 
     def _fail(self, error: CallError) -> None:
         """Stop for good; calls that wait raise the error."""

@@ -5,7 +5,7 @@
     broker                                   a member that keeps its offsets here
       | ---- BrokerDraining ----------------> |
       | <--- StoreConsumerOffsets ----------- |  what it has done since it stored last
-      | <--- heartbeat ---------------------- |  done
+      | <--- heartbeat: offsets_stored ------ |  done
       v
     goes: leaves the routes, or hands its role over
 
@@ -52,8 +52,8 @@ class Farewell:
             _log.info("members_not_waited_for", member_count=len(self._awaited))
             self._awaited.clear()
 
-    def heard(self, client: AttachedClient) -> None:
-        """Note that a client has sent a heartbeat, or has left."""
+    def parted(self, client: AttachedClient) -> None:
+        """Note that a client has stored its offsets, or has left."""
         if self._awaited:
             self._awaited.discard(client.client_id)
             self._look()

@@ -67,10 +67,10 @@ class Attachments:
         for attachment in self._by_broker.values():
             attachment.send_holds()
 
-    def send_heartbeat(self, broker_name: str) -> None:
-        """Send a heartbeat to a broker at once, if the member is attached to it."""
+    def say_offsets_stored(self, broker_name: str) -> None:
+        """Tell a broker that goes that it need not wait for offsets any longer."""
         if broker_name in self._by_broker:
-            self._by_broker[broker_name].send_heartbeat()
+            self._by_broker[broker_name].say_offsets_stored()
 
     def follow(self, routes: Iterable[Route]) -> None:
         """Attach to the brokers of these routes, and leave brokers that are in none, or moved.

@@ -298,7 +298,7 @@ class ClientServicer(ClientServiceServicer):
             if now is client and not self._admission.draining:
                 self._members.vanished(client)
         self._table.detach(client)
-        self._farewell.heard(client)
+        self._farewell.parted(client)
 
     async def _listen(
         self,
@@ -318,7 +318,8 @@ class ClientServicer(ClientServiceServicer):
                     client.holds = holds_of(request.heartbeat.holds, client.memberships)
                     client.holds_told = client.last_heard
                     client.outbox.put(HeartbeatHeard())
-                    self._farewell.heard(client)
+                    if request.heartbeat.offsets_stored:
+                        self._farewell.parted(client)
                     await in_turns(relayed.note_heartbeat())
                 elif content == "relayed_clients":
                     await _take_relayed(request.relayed_clients, relayed)
