@@ -401,6 +401,7 @@ class ConsumerLife:
         elif kind == "broker_draining":
             parting = start_task(self._part_with(broker_name), f"part-with-{broker_name}")
             self._tasks.append(parting)
+            parting.add_done_callback(self._tasks.remove)
 
     async def _part_with(self, broker_name: str) -> None:
         """Store the offsets of a broker that goes, which waits for that."""
