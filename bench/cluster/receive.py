@@ -115,7 +115,7 @@ async def in_turn(
 
 
 def rows(*, pairs: int, quick: bool) -> list[Row]:
-    """What ``bench/run.py`` shows."""
+    """What ``python -m bench.run`` shows."""
     count = 60_000 if quick else 200_000
     with (
         tempfile.TemporaryDirectory() as folder,
