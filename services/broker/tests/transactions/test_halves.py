@@ -142,7 +142,9 @@ def half(unique_id, place):
 
 
 def test_few_records_are_kept_and_each_for_its_place(monkeypatch):
-    monkeypatch.setattr(recent_halves, "RECENT_BYTES_MAX", 10)
+    # Room for two with bodies of four bytes.
+    room_bytes = 2 * (recent_halves.RECORD_BYTES + 4)
+    monkeypatch.setattr(recent_halves, "RECENT_BYTES_MAX", room_bytes)
     recent = RecentHalves()
     records = [RecordCopy(b"%d" % n * 4, 0, b"", 0, 0, 0, EMPTY_HOST, 0, 0) for n in range(4)]
     for place, record in enumerate(records[:3]):

@@ -12,7 +12,10 @@ from ariane_broker.transactions.transaction_records import HalfMessage
 from ariane_record.single.record_copy import RecordCopy
 
 RECENT_BYTES_MAX: Final = 8 << 20
-"""Bytes of bodies and properties that are kept; older ones are in the log only."""
+"""Bytes of memory that are kept, about; older records are in the log only."""
+
+RECORD_BYTES: Final = 512
+"""What a record takes besides its body and properties, about: small ones are mostly that."""
 
 
 class RecentHalves:
@@ -45,4 +48,4 @@ class RecentHalves:
 
 
 def _size_of(record: RecordCopy) -> int:
-    return len(record.body) + len(record.properties)
+    return RECORD_BYTES + len(record.body) + len(record.properties)
