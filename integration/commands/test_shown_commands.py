@@ -86,7 +86,7 @@ def shown():
     ]
     found += lines_of_help()
     for each in mqadmin_commands().values():
-        found += each.said_here(())
+        found += each.equivalents(())
     # Help sets what it says of a line behind it, in a column of its own.
     lines = {re.sub(r" {3,}\S.*$", "", re.sub(r"\s+#.*$", "", line)) for line in found}
     return sorted(lines, key=lambda line: (rank(line), line))

@@ -24,7 +24,7 @@ from ariane.common.v1.message_pb2 import Message
 from ariane_admin.compat.rocketmq_acl import imported
 from ariane_admin.compat.rocketmq_keys import keys_of
 from ariane_admin.errors import CommandFailed
-from ariane_admin.messages.message_traces import STEPS_MAX, life_of, told_by
+from ariane_admin.messages.message_traces import STEPS_MAX, life_of, steps_about
 from ariane_admin.servicers.message.messages import trace_of
 from ariane_admin.users.policy_check import check_entries
 from ariane_broker.queue_key import QueueKey
@@ -369,7 +369,7 @@ def parse_acting(data: bytes) -> None:
 
 def parse_traces(data: bytes) -> None:
     """What anybody has written of one message: whatever is read can be shown."""
-    life = life_of(told_by(Message(body=data), "ID"))
+    life = life_of(steps_about(Message(body=data), "ID"))
     assert len(life) <= STEPS_MAX
     for step in life:
         assert step.row()["client"] == trace_of(step).client_id

@@ -178,7 +178,7 @@ def test_every_service_keeps_what_admin_tells_where_it_outlives_a_restart():
         files = [
             Path(value)
             for variable, value in settings.items()
-            if variable.endswith(("_ACCESS_RULES_FILE", "_TOLD_KEYS_FILE"))
+            if variable.endswith(("_ACCESS_RULES_FILE", "_ADMIN_KEYS_FILE"))
         ]
         # Admin tells them from its database, and the archive is a client.
         if "admin" not in name and name != "spark-archive":

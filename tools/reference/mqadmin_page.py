@@ -27,7 +27,7 @@ def render() -> str:
         (
             code(each.name),
             each.does,
-            "<br>".join(map(code, each.said_here(()))) or "-",
+            "<br>".join(map(code, each.equivalents(()))) or "-",
             each.note,
         )
         for each in mqadmin_commands().values()

@@ -17,7 +17,7 @@ from ariane_servicekit.rpc.calls import current_call, current_caller
 from ariane_servicekit.security.identity.logins import is_private
 from ariane_testkit.access_rules import telling
 from ariane_testkit.certificates import ClusterCertificates
-from ariane_testkit.identities import as_user, told_identity
+from ariane_testkit.identities import as_user, stated_identity
 from ariane_wire import client_tls
 from ariane_wire.protocol.proxy_header import SIGNATURE
 
@@ -69,7 +69,7 @@ def seen(probe_app, serve):
     probe_app.methods = {"GetRoute": get_route}
 
     def serving(networks="127.0.0.0/8", **settings):
-        machine = Machine(identify=told_identity)
+        machine = Machine(identify=stated_identity)
         return serve(probe_app, machine, proxy_networks=networks, **settings)
 
     serving.seen = seen

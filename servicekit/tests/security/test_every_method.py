@@ -21,7 +21,7 @@ from ariane_servicekit.security.caller import MemberKind
 from ariane_servicekit.security.rules.method_rules import MethodRule, access_rule, method_rules
 from ariane_testkit.access_rules import telling
 from ariane_testkit.contract import contract_services
-from ariane_testkit.identities import IDENTITY_KEY, as_member, as_user, told_identity
+from ariane_testkit.identities import IDENTITY_KEY, as_member, as_user, stated_identity
 
 BUILT_IN = {f"ariane.common.v1.{name}Service" for name in ("Access", "Login", "Process")}
 """Served by every process; their methods have tests of their own."""
@@ -151,7 +151,7 @@ async def call(app, details_of):
         return None, list(app.reached)
 
     async with (
-        serving(settings, lambda *_: app, Machine(identify=told_identity)) as address,
+        serving(settings, lambda *_: app, Machine(identify=stated_identity)) as address,
         ariane_wire.insecure_channel(str(address)) as channel,
         telling(channel) as admin,
     ):

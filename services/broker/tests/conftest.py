@@ -50,7 +50,7 @@ from ariane_record.decoding.columns import decode_columns
 from ariane_servicekit import Machine, serving
 from ariane_testkit.access_rules import telling
 from ariane_testkit.append_rows import results_of, row_of, rows_request
-from ariane_testkit.identities import as_member, as_user, telling_interceptors, told_identity
+from ariane_testkit.identities import as_member, as_user, identity_interceptors, stated_identity
 from pytest_ariane.forward_clock import ForwardClock
 
 CODES = {code.value[0]: code.name for code in StatusCode}
@@ -314,7 +314,7 @@ class ClosedBroker:
         if caller not in self._probes:
             metadata = as_user(caller) if isinstance(caller, str) else as_member(caller)
             channel = aio.insecure_channel(
-                self._address, interceptors=telling_interceptors(metadata)
+                self._address, interceptors=identity_interceptors(metadata)
             )
             await self._stack.enter_async_context(channel)
             self._probes[caller] = BrokerProbe(channel, self._address)
@@ -329,7 +329,7 @@ def running_closed(settings_for):
     async def run(*rules, **changes):
         settings = settings_for(access="closed", super_users=("root",), **changes)
         async with AsyncExitStack() as stack:
-            machine = Machine(identify=told_identity)
+            machine = Machine(identify=stated_identity)
             address = await stack.enter_async_context(serving(settings, compose, machine))
             channel = await stack.enter_async_context(aio.insecure_channel(str(address)))
             admin = await stack.enter_async_context(telling(channel))

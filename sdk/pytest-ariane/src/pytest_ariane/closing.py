@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from ariane.common.v1 import access_pb2 as access
 from ariane.common.v1 import access_rules_pb2 as rules
-from ariane.common.v1.access_service_pb2 import TellAccessRulesRequest
+from ariane.common.v1.access_service_pb2 import PushAccessRulesRequest
 from ariane.common.v1.access_service_pb2_grpc import AccessServiceStub
 from ariane_namesrv.settings import NamesrvSettings
 from ariane_sdk import Tls
@@ -76,9 +76,9 @@ class Closing:
         MEMBER_TLS.set(ServiceTls(NamesrvSettings(**self.settings(MemberKind.ADMIN, "pytest"))))
         for address in addresses:
             async with open_channel(address) as channel:
-                stream: Any = AccessServiceStub(channel).TellAccessRules()
+                stream: Any = AccessServiceStub(channel).PushAccessRules()
                 await stream.read()
-                await stream.write(TellAccessRulesRequest(part=self._rules, last=True))
+                await stream.write(PushAccessRulesRequest(part=self._rules, last=True))
                 await stream.read()
                 stream.cancel()
         shown = self.certificates.user(name)

@@ -192,13 +192,13 @@ class InProcessCluster:
         return self._thread
 
     async def _start_name_server(self) -> None:
-        told: dict[str, Any] = {
+        values: dict[str, Any] = {
             "listen": Address("127.0.0.1", 0),
             "data_path": self._data_path,
             "warm_up_s": 0,
             **self._closed_as(MemberKind.NAME_SERVER, "pytest"),
         }
-        life = serving(NamesrvSettings(**told), NamesrvApp)
+        life = serving(NamesrvSettings(**values), NamesrvApp)
         self._name_server_address = str(await self._name_server.enter_async_context(life))
 
     async def _start_broker(self) -> None:
@@ -223,7 +223,7 @@ class InProcessCluster:
         self._broker_life = AsyncExitStack()
 
     def _broker_settings(self) -> BrokerSettings:
-        told: dict[str, Any] = {
+        values: dict[str, Any] = {
             "listen": self._broker_address,
             "name_servers": (self._name_server_address,),
             "broker_name": _BROKER_NAME,
@@ -238,7 +238,7 @@ class InProcessCluster:
             "client_silence_s": _FOR_EVER_S,
             **self._closed_as(MemberKind.BROKER, _BROKER_NAME),
         }
-        return BrokerSettings(**told)
+        return BrokerSettings(**values)
 
 
 def _comes_true(is_so: Callable[[], bool]) -> bool:

@@ -187,7 +187,7 @@ def tls_files(given: TlsGiven) -> ClientTlsFiles | None:
     """
     tls: object = given
     if given is None:
-        tls = told_tls() or False
+        tls = tls_from_environment() or False
     elif isinstance(given, str | Path):
         tls = Tls(ca=given)
     if tls is False:
@@ -200,7 +200,7 @@ def tls_files(given: TlsGiven) -> ClientTlsFiles | None:
         raise IllegalArgument(f"tls: {_in_words(error)}") from None
 
 
-def told_tls() -> Tls | None:
+def tls_from_environment() -> Tls | None:
     """The files that the environment names; None if it names none.
 
     Raises:
@@ -257,7 +257,7 @@ class Expected(NamedTuple):
         if (self.kinds and shown.kind not in self.kinds) or (self.name and self.name != shown.name):
             raise ConnectionError(f"{CERTIFICATE_OF} {shown.kind} {shown.name}, not of {self}")
 
-    def check_stated(self, told: ServerName) -> None:
+    def check_stated(self, actual: ServerName) -> None:
         """Check what the process there tells of itself in plain text.
 
         Raises:
@@ -265,12 +265,13 @@ class Expected(NamedTuple):
         """
         # Where any of a kind is right, another kind refuses the calls by itself.
         wrong = (
-            self.name and (self.name != told.name or (self.kinds and told.kind not in self.kinds))
-        ) or (self.cluster and self.cluster != told.cluster)
+            self.name
+            and (self.name != actual.name or (self.kinds and actual.kind not in self.kinds))
+        ) or (self.cluster and self.cluster != actual.cluster)
         if wrong:
-            there = f"{told.kind} {told.name}".strip()
+            there = f"{actual.kind} {actual.name}".strip()
             raise ConnectionError(
-                f"the server is {_of(there, told.cluster)}, not {_of(str(self), self.cluster)}"
+                f"the server is {_of(there, actual.cluster)}, not {_of(str(self), self.cluster)}"
             )
 
     def __str__(self) -> str:

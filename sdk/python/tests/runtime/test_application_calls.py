@@ -21,12 +21,12 @@ class OddError(BaseException):
     """Is no ``Exception``."""
 
 
-@pytest.mark.parametrize("said_by", [str, repr])
-def test_any_error_has_a_text_that_can_be_sent(said_by):
-    assert text_of(ValueError("x"), said_by) == said_by(ValueError("x"))
-    assert text_of(MuteError(), said_by) == "MuteError without a text: TypeError"
+@pytest.mark.parametrize("to_text", [str, repr])
+def test_any_error_has_a_text_that_can_be_sent(to_text):
+    assert text_of(ValueError("x"), to_text) == to_text(ValueError("x"))
+    assert text_of(MuteError(), to_text) == "MuteError without a text: TypeError"
     assert text_of(ValueError("a\ud800"), str) == "a\\ud800"
-    text_of(ValueError("\ud800"), said_by).encode()
+    text_of(ValueError("\ud800"), to_text).encode()
     assert "MuteError" in str(as_failure(MuteError()))
 
 

@@ -15,7 +15,7 @@ from grpc import aio
 
 from ariane.common.v1 import access_pb2 as access
 from ariane.common.v1 import access_rules_pb2 as rules
-from ariane.common.v1.access_service_pb2 import TellAccessRulesRequest
+from ariane.common.v1.access_service_pb2 import PushAccessRulesRequest
 from ariane.common.v1.access_service_pb2_grpc import AccessServiceStub
 from ariane_servicekit.security.caller import MemberKind
 from ariane_testkit.identities import as_member
@@ -66,19 +66,19 @@ def rules_of(version: int, *lines: str) -> rules.AccessRules:
 
 
 @asynccontextmanager
-async def telling(channel: aio.Channel) -> AsyncIterator[Teller]:
+async def telling(channel: aio.Channel) -> AsyncIterator[RulesPusher]:
     """Be the admin service of a process, for the length of a block."""
-    stream: Any = AccessServiceStub(channel).TellAccessRules(metadata=as_member(MemberKind.ADMIN))
+    stream: Any = AccessServiceStub(channel).PushAccessRules(metadata=as_member(MemberKind.ADMIN))
     answer = await stream.read()
-    teller = Teller(stream, answer.version)
+    pusher = RulesPusher(stream, answer.version)
     try:
-        yield teller
+        yield pusher
     finally:
         stream.cancel()
         await asyncio.wait([asyncio.ensure_future(stream.code())])
 
 
-class Teller:
+class RulesPusher:
     """Tells a process rules."""
 
     def __init__(self, stream: Any, version: int) -> None:
@@ -88,9 +88,9 @@ class Teller:
 
     async def tell(self, *lines: str) -> None:
         """Tell the next version."""
-        await self.tell_rules(rules_of(self.version + 1, *lines))
+        await self.push_rules(rules_of(self.version + 1, *lines))
 
-    async def tell_rules(self, stated: rules.AccessRules) -> None:
+    async def push_rules(self, stated: rules.AccessRules) -> None:
         """Tell rules, and wait until the process acts on them."""
-        await self._stream.write(TellAccessRulesRequest(part=stated, last=True))
+        await self._stream.write(PushAccessRulesRequest(part=stated, last=True))
         self.version = (await self._stream.read()).version

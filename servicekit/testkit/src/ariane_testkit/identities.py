@@ -15,7 +15,7 @@ IDENTITY_KEY: Final = "x-test-identity"
 """Metadata key: ``user:NAME:CREDENTIAL``, ``member:KIND:NAME``, or else a wrong proof."""
 
 
-def told_identity(context: aio.ServicerContext[Any, Any]) -> Caller:
+def stated_identity(context: aio.ServicerContext[Any, Any]) -> Caller:
     """Find who makes a call: an ``Identify`` that believes.
 
     Raises:
@@ -51,7 +51,7 @@ def as_member(kind: MemberKind, name: str = "m") -> tuple[tuple[str, str]]:
     return ((IDENTITY_KEY, f"member:{kind.value}:{name}"),)
 
 
-def telling_interceptors(metadata: tuple[tuple[str, str], ...]) -> list[aio.ClientInterceptor]:
+def identity_interceptors(metadata: tuple[tuple[str, str], ...]) -> list[aio.ClientInterceptor]:
     """Interceptors of a channel of grpcio that add metadata to each call."""
 
     class Unary(aio.UnaryUnaryClientInterceptor):

@@ -39,7 +39,7 @@ from ariane_servicekit.security.gate.asking import require
 from ariane_servicekit.security.gate.gate import Gate
 from ariane_servicekit.security.identity.identify import ACTING_KEY
 from ariane_testkit.access_rules import rules_of, telling
-from ariane_testkit.identities import IDENTITY_KEY, as_member, as_user, told_identity
+from ariane_testkit.identities import IDENTITY_KEY, as_member, as_user, stated_identity
 from ariane_testkit.virtual_clock import VirtualClock
 
 ROOT = as_user("root")
@@ -74,7 +74,7 @@ def probe(probe_app, serve):
     }
 
     def closed(access="closed"):
-        machine = Machine(identify=told_identity)
+        machine = Machine(identify=stated_identity)
         return serve(probe_app, machine, access=access, super_users=("root",))
 
     closed.served = served
@@ -155,7 +155,7 @@ async def test_members_have_their_methods(probe, refused):
                 served.route.ListTopics(ListTopicsRequest(), metadata=as_member(kind))
             )
             assert reason == "ACCESS_DENIED"
-        stream = AccessServiceStub(served.channel).TellAccessRules(metadata=ROOT)
+        stream = AccessServiceStub(served.channel).PushAccessRules(metadata=ROOT)
         assert (await refused(stream.read()))[0] == "ACCESS_DENIED"
 
 
@@ -163,7 +163,7 @@ async def test_a_process_that_stops_waits_for_no_stream_of_rules(probe_app, serv
     async with asyncio.timeout(30):
         async with serve(probe_app, grace_s=60.0) as served:
             channel = grpc.aio.insecure_channel(str(served.address))
-            stream = AccessServiceStub(channel).TellAccessRules()
+            stream = AccessServiceStub(channel).PushAccessRules()
             assert (await stream.read()).version == 0
         assert await stream.read() is grpc.aio.EOF
         await channel.close()
@@ -315,12 +315,12 @@ async def test_a_stream_ends_with_the_credential_that_opened_it(probe, refused):
 
     ids = ("laptop", "phone")
     async with probe() as served, telling(served.channel) as admin:
-        await admin.tell_rules(rules(1, *ids))
+        await admin.push_rules(rules(1, *ids))
         streams = [served.client.Attach(metadata=as_user("anna", key)) for key in ids]
         for stream in streams:
             await stream.write(hello("g"))
             await stream.read()
-        await admin.tell_rules(rules(2, "phone"))
+        await admin.push_rules(rules(2, "phone"))
         assert (await refused(streams[0].read()))[0] == "ACCESS_DENIED"
         await streams[1].write(hello("g"))
         assert (await streams[1].read()).HasField("accepted")

@@ -10,7 +10,7 @@ from ariane.common.v1 import quota_pb2 as pb
 from ariane.namesrv.v1.route_service_pb2 import GetRouteRequest, GetRouteResponse
 from ariane_servicekit import Machine
 from ariane_testkit.access_rules import rules_of, telling
-from ariane_testkit.identities import as_user, told_identity
+from ariane_testkit.identities import as_user, stated_identity
 
 METHOD = "/ariane.namesrv.v1.RouteService/GetRoute"
 
@@ -28,9 +28,9 @@ def limited(probe_app, serve):
         stated = rules_of(admin.version + 1, "anna: allow GET topic *", "ben: allow GET topic *")
         figure = pb.QUOTA_FIGURE_CONNECTIONS
         stated.quotas.add(figure=figure, subject=subject, name=name, limit=limit)
-        await admin.tell_rules(stated)
+        await admin.push_rules(stated)
 
-    return serve(probe_app, Machine(identify=told_identity), access="closed"), tell
+    return serve(probe_app, Machine(identify=stated_identity), access="closed"), tell
 
 
 async def asked(channel, user):

@@ -12,7 +12,7 @@ from ariane.common.v1.message_pb2 import (
     COMPRESSION_ZLIB,
     Message,
 )
-from ariane_admin.messages.message_traces import BODY_BYTES_MAX, STEPS_MAX, life_of, told_by
+from ariane_admin.messages.message_traces import BODY_BYTES_MAX, STEPS_MAX, life_of, steps_about
 from ariane_admin.servicers.message.messages import trace_of
 from ariane_record.single.message_trace import TraceKind, TraceStep, encode_steps
 
@@ -24,7 +24,7 @@ def told(*steps, user="", compression=COMPRESSION_UNSPECIFIED, body=None):
     properties = {"ariane.written_by": user} if user else {}
     body = encode_steps(steps) if body is None else body
     message = Message(body=body, properties=properties, compression=compression)
-    return told_by(message, "ID")
+    return steps_about(message, "ID")
 
 
 def test_nobody_ends_what_another_has_begun():

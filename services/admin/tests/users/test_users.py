@@ -18,13 +18,13 @@ from ariane.common.v1.access_service_pb2_grpc import (
     AccessServiceServicer,
     add_AccessServiceServicer_to_server,
 )
+from ariane_admin.users import rules_publisher as publisher_module
 from ariane_admin.users import rules_room
-from ariane_admin.users import teller as teller_module
 from ariane_admin.users.credential_store import CredentialStore
 from ariane_admin.users.processes import AskedProcesses
+from ariane_admin.users.rules_publisher import RulesPublisher
 from ariane_admin.users.servicers import AccessPolicyServicer, UserServicer
 from ariane_admin.users.store import UserStore
-from ariane_admin.users.teller import RulesTeller
 from ariane_namesrv.app import NamesrvApp
 from ariane_namesrv.settings import NamesrvSettings
 from ariane_sdk import ClusterClient
@@ -37,7 +37,7 @@ from ariane_servicekit.security.rights.rights import Rights
 from ariane_servicekit.security.rules.rule_book import RuleBook
 from ariane_testkit.access_rules import entries_of, rules_of
 from ariane_testkit.free_ports import free_port
-from ariane_testkit.identities import told_identity
+from ariane_testkit.identities import stated_identity
 
 on_sqlite = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 
@@ -284,7 +284,7 @@ async def test_a_check_tells_what_decides(users, policies):
 async def name_server():
     """An open process that admin tells."""
     settings = NamesrvSettings(listen=Address("127.0.0.1", 0))
-    machine = Machine(identify=told_identity)
+    machine = Machine(identify=stated_identity)
     async with serving(settings, NamesrvApp, machine) as address:
         yield str(address)
 
@@ -295,10 +295,10 @@ async def test_processes_are_told_within_seconds(users, policies, database, name
         return {name_server}
 
     store = UserStore(database)
-    teller = RulesTeller(store, database, processes, SystemClock())
-    users._changed = policies._changed = teller.changed
+    publisher = RulesPublisher(store, database, processes, SystemClock())
+    users._changed = policies._changed = publisher.changed
     await create(users, "anna")
-    teller.start()
+    publisher.start()
     try:
         async with ClusterClient(name_server) as client:
             seen = Seen(client.channel(name_server))
@@ -310,7 +310,7 @@ async def test_processes_are_told_within_seconds(users, policies, database, name
             await grant(policies, "anna", "allow GET topic b")
             await seen.version_at_least(store.version())
     finally:
-        await teller.stop()
+        await publisher.stop()
 
 
 @on_sqlite
@@ -318,18 +318,18 @@ async def test_a_process_that_was_taken_over_keeps_no_change_from_others(
     users, database, name_server, monkeypatch, logged
 ):
     """By a version beyond all numbers, or by one that is always ahead."""
-    monkeypatch.setattr(teller_module, "LOOK_S", 0.02)
-    monkeypatch.setattr(teller_module, "_log", structlog.get_logger())
+    monkeypatch.setattr(publisher_module, "LOOK_S", 0.02)
+    monkeypatch.setattr(publisher_module, "_log", structlog.get_logger())
     said, heard = [], asyncio.Event()
 
     class Liar(AccessServiceServicer):
-        async def TellAccessRules(self, request_iterator, context):  # noqa: N802 - the contract's.
-            yield access_service_pb.TellAccessRulesResponse(version=said[0])
+        async def PushAccessRules(self, request_iterator, context):  # noqa: N802 - the contract's.
+            yield access_service_pb.PushAccessRulesResponse(version=said[0])
             async for request in request_iterator:
                 heard.set()
                 if request.last:
                     ahead = request.part.version + 1000
-                    yield access_service_pb.TellAccessRulesResponse(version=ahead)
+                    yield access_service_pb.PushAccessRulesResponse(version=ahead)
 
     liar = ariane_wire.server()
     add_AccessServiceServicer_to_server(Liar(), liar)
@@ -343,10 +343,10 @@ async def test_a_process_that_was_taken_over_keeps_no_change_from_others(
     try:
         for place, version in enumerate((1 << 62, 500)):
             said[:] = [version]
-            teller = RulesTeller(store, database, processes, SystemClock())
-            users._changed = teller.changed
+            publisher = RulesPublisher(store, database, processes, SystemClock())
+            users._changed = publisher.changed
             await create(users, f"anna-{place}")
-            teller.start()
+            publisher.start()
             try:
                 heard.clear()
                 await asyncio.wait_for(heard.wait(), 20)
@@ -359,15 +359,15 @@ async def test_a_process_that_was_taken_over_keeps_no_change_from_others(
                 absurd = [each for each in logged if each["event"] == "access_rules_absurd"]
                 assert [each["address"] for each in absurd] == [f"127.0.0.1:{port}"]
             finally:
-                await teller.stop()
+                await publisher.stop()
     finally:
         await liar.stop(None)
 
 
 @on_sqlite
 async def test_a_process_that_begins_anew_is_told_again(users, policies, database, monkeypatch):
-    monkeypatch.setattr(teller_module, "LOOK_S", 0.2)
-    monkeypatch.setattr(teller_module, "AGAIN_S", 0.1)
+    monkeypatch.setattr(publisher_module, "LOOK_S", 0.2)
+    monkeypatch.setattr(publisher_module, "AGAIN_S", 0.1)
     listen = Address("127.0.0.1", free_port())
     settings = NamesrvSettings(listen=listen, grace_s=0)
 
@@ -375,10 +375,10 @@ async def test_a_process_that_begins_anew_is_told_again(users, policies, databas
         return {str(listen)}
 
     store, clock = UserStore(database), TriesSeen()
-    teller = RulesTeller(store, database, processes, clock)
-    users._changed = policies._changed = teller.changed
+    publisher = RulesPublisher(store, database, processes, clock)
+    users._changed = policies._changed = publisher.changed
     await create(users, "anna")
-    teller.start()
+    publisher.start()
     try:
         for _ in range(2):
             async with serving(settings, NamesrvApp), ClusterClient(str(listen)) as client:
@@ -388,7 +388,7 @@ async def test_a_process_that_begins_anew_is_told_again(users, policies, databas
             async with asyncio.timeout(20):
                 await clock.waits_for_a_try.wait()
     finally:
-        await teller.stop()
+        await publisher.stop()
 
 
 class TriesSeen(SystemClock):
@@ -414,7 +414,7 @@ class Seen:
 
         async with asyncio.timeout(20):
             while self.version < wanted:
-                stream = AccessServiceStub(self.channel).TellAccessRules()
+                stream = AccessServiceStub(self.channel).PushAccessRules()
                 self.version = (await stream.read()).version
                 stream.cancel()
                 await asyncio.sleep(0.02)

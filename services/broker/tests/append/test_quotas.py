@@ -32,7 +32,7 @@ async def limited(broker):
                 stated.quotas.add(
                     figure=f"QUOTA_FIGURE_{figure}", subject=subject, name=name, limit=limit
                 )
-            await admin.tell_rules(stated)
+            await admin.push_rules(stated)
 
         yield limited
 
@@ -127,7 +127,7 @@ async def test_a_full_topic_takes_no_more_until_it_has_room(running, monkeypatch
             stated = rules_of(admin.version + 1)
             figure = "QUOTA_FIGURE_STORED_BYTES"
             stated.quotas.add(figure=figure, subject=TOPIC, name="orders", limit=limit)
-            await admin.tell_rules(stated)
+            await admin.push_rules(stated)
             for _ in range(1000):
                 told = await append(broker, orders, free, timeout=30)
                 if told[0] == end:
@@ -147,7 +147,7 @@ async def test_a_user_is_limited_by_all_its_calls_and_others_are_not(running_clo
         await root.create_topic("orders")
         stated = rules_of(closed.admin.version + 1, *rules)
         stated.quotas.add(figure="QUOTA_FIGURE_SENT_BYTES", subject=USER, limit=1000)
-        await closed.admin.tell_rules(stated)
+        await closed.admin.push_rules(stated)
         anna, ben = await closed.of("anna"), await closed.of("ben")
         batch = anna.batch("orders", [BODY] * 20)
         assert await append(anna, batch) == [""]

@@ -111,9 +111,9 @@ class KeysOfFile:
 def _keys_of(text: str) -> dict[str, AccessKey]:
     keys = {}
     for number, line in enumerate(text.splitlines(), start=1):
-        said = line.partition("#")[0].strip()
-        if said:
-            access_key, colon, secret = (part.strip() for part in said.partition(":"))
+        entry = line.partition("#")[0].strip()
+        if entry:
+            access_key, colon, secret = (part.strip() for part in entry.partition(":"))
             if not (access_key and colon and secret):
                 raise ValueError(f"line {number} is no ACCESS_KEY:SECRET_KEY")
             if re.fullmatch(USER_WORD, access_key) is None:

@@ -18,6 +18,7 @@ from typing import Final
 
 from apache.rocketmq.v2 import service_pb2, service_pb2_grpc
 from ariane_gateway.access_keys import AccessKeys, KeysOfFile
+from ariane_gateway.admin_keys import AdminKeys
 from ariane_gateway.brokers.acting import ClusterTls
 from ariane_gateway.brokers.attachments import Attachments
 from ariane_gateway.brokers.cluster import Cluster
@@ -41,7 +42,6 @@ from ariane_gateway.rpc.sending_calls import SendingCalls
 from ariane_gateway.rpc.telemetry import Telemetry
 from ariane_gateway.sending.sending import Sending
 from ariane_gateway.settings import GatewaySettings
-from ariane_gateway.told_keys import ToldKeys
 from ariane_sdk import ProducerSettings, Tls
 from ariane_servicekit import Address, ErrorRules, Loop, Machine, RpcService, StopRequest
 from ariane_servicekit.clock import Clock
@@ -234,8 +234,8 @@ class GatewayApp:
 def _keys_of(settings: GatewaySettings, clock: Clock) -> AccessKeys | None:
     """The keys that clients sign with; None where they need none."""
     if settings.admins:
-        path, private = settings.told_keys_file, settings.tls_key
-        return ToldKeys(
+        path, private = settings.admin_keys_file, settings.tls_key
+        return AdminKeys(
             settings.admins,
             clock,
             hold_s_max=settings.access_rules_s_max,

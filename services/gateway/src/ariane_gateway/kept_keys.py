@@ -40,7 +40,7 @@ _log = get_logger(__name__)
 class KeptKeys(NamedTuple):
     """What a file has."""
 
-    told: WatchGatewayKeysResponse
+    keys: WatchGatewayKeysResponse
     """All keys."""
     heard_ms: int
     """When admin had its last word on them, in ms since 1970."""
@@ -76,7 +76,7 @@ class SealedKeys:
 
     def save(self, kept: KeptKeys) -> None:
         """Write the file. What cannot be written is logged: the keys hold all the same."""
-        content = kept.heard_ms.to_bytes(_TIME_BYTES, "big") + kept.told.SerializeToString()
+        content = kept.heard_ms.to_bytes(_TIME_BYTES, "big") + kept.keys.SerializeToString()
         nonce = os.urandom(_NONCE_BYTES)
         try:
             sealed = self._cipher().encrypt(nonce, content, _PURPOSE)

@@ -60,7 +60,7 @@ class GatewaySettings(ServiceSettings):
         "must then be signed with one of them. It needs tls_certificate: admin tells them to a "
         "gateway of the cluster only.",
     )
-    told_keys_file: Path | None = Field(
+    admin_keys_file: Path | None = Field(
         None,
         description="File that keeps the keys that admin told, sealed with a key made of tls_key. "
         "They hold as long as rules do, access_rules_s_max. Unset: a gateway that starts while "
@@ -129,8 +129,8 @@ class GatewaySettings(ServiceSettings):
     def _fits(self) -> Self:
         if self.admins and self.access_keys is not None:
             raise ValueError("access_keys: not beside admins, which tell the keys")
-        if self.told_keys_file is not None and not self.admins:
-            raise ValueError("told_keys_file: it needs admins, which tell the keys")
+        if self.admin_keys_file is not None and not self.admins:
+            raise ValueError("admin_keys_file: it needs admins, which tell the keys")
         if self.admins and not self.has_tls:
             raise ValueError("admins: they need tls_certificate, tls_key and tls_members")
         if (self.front_certificate is None) != (self.front_key is None):

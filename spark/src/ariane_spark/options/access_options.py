@@ -27,7 +27,7 @@ from ariane_sdk.security import (
     credential_source,
     private_key,
     tls_files,
-    told_tls,
+    tls_from_environment,
 )
 from ariane_spark.errors import OptionIllegal
 from ariane_spark.options.given_options import GivenOptions
@@ -86,7 +86,7 @@ class JobAccess:
             OptionIllegal: A file cannot be read.
             IllegalArgument: The same of one that the environment names.
         """
-        own, given = self._own_source(), told_tls()
+        own, given = self._own_source(), tls_from_environment()
         text = _text_of("tlsCa", self.tls_ca) if self.tls_ca else ""
         if own is not None and given is not None:
             text = text or _text_of("tlsCa", str(given.ca))
@@ -102,7 +102,7 @@ class JobAccess:
 
     def tls(self) -> Tls | None:
         """The files of TLS in this process; ``None`` without any."""
-        given = told_tls()
+        given = tls_from_environment()
         if not self.tls_ca:
             return given
         return Tls(ca=self.tls_ca) if given is None else replace(given, ca=self.tls_ca)

@@ -39,12 +39,12 @@ class ProgressListener(StreamingQueryListener):
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name.
         """Show a micro-batch."""
-        told = event.progress
-        name = told.name or str(told.id)
-        progress = query_progress(name, told.batchId, told.sources)
+        batch = event.progress
+        name = batch.name or str(batch.id)
+        progress = query_progress(name, batch.batchId, batch.sources)
         if progress is not None:
             # A query that was started before it was watched.
-            self._names[str(told.runId)] = name
+            self._names[str(batch.runId)] = name
             for display in self._displays:
                 display.show(progress)
 

@@ -25,7 +25,7 @@ class DataLossPolicy:
     def __init__(self, *, fails: bool) -> None:
         self.fails = fails
         """Whether a loss ends the query."""
-        self._said: set[str] = set()
+        self._reported: set[str] = set()
 
     def queue_gone(self, queue: MessageQueue, position: int) -> None:
         """Report a queue that was read and that no live broker has now.
@@ -137,8 +137,8 @@ class DataLossPolicy:
         if self.fails:
             _fail(text)
         text = f"{text}; {instead}" if instead else text
-        if text not in self._said:
-            self._said.add(text)
+        if text not in self._reported:
+            self._reported.add(text)
             _log.warning("%s", text)
 
 

@@ -25,7 +25,7 @@ class GroupProgress:
         self.group = group
         """The consumer group; ``None``: nothing is stored."""
         self._monotonic = monotonic
-        self._told: Positions | None = None
+        self._reported: Positions | None = None
         self._again_s = 0.0
 
     def tell(self, positions: Positions, offsets: GroupOffsets) -> None:
@@ -39,10 +39,10 @@ class GroupProgress:
             return
         now_s = self._monotonic()
         # An idle query asks many times a second.
-        if positions == self._told and now_s < self._again_s:
+        if positions == self._reported and now_s < self._again_s:
             return
         # Without repeats of failures: the next micro-batch stores again.
-        self._told, self._again_s = positions, now_s + REPEAT_S
+        self._reported, self._again_s = positions, now_s + REPEAT_S
         try:
             offsets.store_group_offsets(self.group, positions)
         except ArianeError as error:

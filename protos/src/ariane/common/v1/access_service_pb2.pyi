@@ -22,7 +22,7 @@ else:
 DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
-class TellAccessRulesRequest(_message.Message):
+class PushAccessRulesRequest(_message.Message):
     """Tells a part of the rules."""
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -47,10 +47,10 @@ class TellAccessRulesRequest(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___TellAccessRulesRequest: _TypeAlias = TellAccessRulesRequest  # noqa: Y015
+Global___PushAccessRulesRequest: _TypeAlias = PushAccessRulesRequest  # noqa: Y015
 
 @_typing.final
-class TellAccessRulesResponse(_message.Message):
+class PushAccessRulesResponse(_message.Message):
     """Answers with what the process acts on."""
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -69,7 +69,7 @@ class TellAccessRulesResponse(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___TellAccessRulesResponse: _TypeAlias = TellAccessRulesResponse  # noqa: Y015
+Global___PushAccessRulesResponse: _TypeAlias = PushAccessRulesResponse  # noqa: Y015
 
 @_typing.final
 class ListAccessUsesRequest(_message.Message):

@@ -35,10 +35,10 @@ class AccessServiceStub(object):
         Args:
             channel: A grpc.Channel.
         """
-        self.TellAccessRules = channel.stream_stream(
-                '/ariane.common.v1.AccessService/TellAccessRules',
-                request_serializer=ariane_dot_common_dot_v1_dot_access__service__pb2.TellAccessRulesRequest.SerializeToString,
-                response_deserializer=ariane_dot_common_dot_v1_dot_access__service__pb2.TellAccessRulesResponse.FromString,
+        self.PushAccessRules = channel.stream_stream(
+                '/ariane.common.v1.AccessService/PushAccessRules',
+                request_serializer=ariane_dot_common_dot_v1_dot_access__service__pb2.PushAccessRulesRequest.SerializeToString,
+                response_deserializer=ariane_dot_common_dot_v1_dot_access__service__pb2.PushAccessRulesResponse.FromString,
                 _registered_method=True)
         self.ListAccessUses = channel.unary_unary(
                 '/ariane.common.v1.AccessService/ListAccessUses',
@@ -56,7 +56,7 @@ class AccessServiceServicer(object):
     """What users may do here, and what they were refused. Every process has it.
     """
 
-    def TellAccessRules(self, request_iterator, context):
+    def PushAccessRules(self, request_iterator, context):
         """Tells the process the rules, for as long as the stream lasts: all of them after each change,
         and an empty request every few seconds, by which the process knows that they still hold. The
         process answers at the beginning and after each version with the version that it acts on.
@@ -84,10 +84,10 @@ class AccessServiceServicer(object):
 
 def add_AccessServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
-            'TellAccessRules': grpc.stream_stream_rpc_method_handler(
-                    servicer.TellAccessRules,
-                    request_deserializer=ariane_dot_common_dot_v1_dot_access__service__pb2.TellAccessRulesRequest.FromString,
-                    response_serializer=ariane_dot_common_dot_v1_dot_access__service__pb2.TellAccessRulesResponse.SerializeToString,
+            'PushAccessRules': grpc.stream_stream_rpc_method_handler(
+                    servicer.PushAccessRules,
+                    request_deserializer=ariane_dot_common_dot_v1_dot_access__service__pb2.PushAccessRulesRequest.FromString,
+                    response_serializer=ariane_dot_common_dot_v1_dot_access__service__pb2.PushAccessRulesResponse.SerializeToString,
             ),
             'ListAccessUses': grpc.unary_unary_rpc_method_handler(
                     servicer.ListAccessUses,
@@ -112,7 +112,7 @@ class AccessService(object):
     """
 
     @staticmethod
-    def TellAccessRules(request_iterator,
+    def PushAccessRules(request_iterator,
             target,
             options=(),
             channel_credentials=None,
@@ -125,9 +125,9 @@ class AccessService(object):
         return grpc.experimental.stream_stream(
             request_iterator,
             target,
-            '/ariane.common.v1.AccessService/TellAccessRules',
-            ariane_dot_common_dot_v1_dot_access__service__pb2.TellAccessRulesRequest.SerializeToString,
-            ariane_dot_common_dot_v1_dot_access__service__pb2.TellAccessRulesResponse.FromString,
+            '/ariane.common.v1.AccessService/PushAccessRules',
+            ariane_dot_common_dot_v1_dot_access__service__pb2.PushAccessRulesRequest.SerializeToString,
+            ariane_dot_common_dot_v1_dot_access__service__pb2.PushAccessRulesResponse.FromString,
             options,
             channel_credentials,
             insecure,

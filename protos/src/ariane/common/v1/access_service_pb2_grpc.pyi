@@ -33,7 +33,7 @@ class AccessServiceStub:
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> AccessServiceAsyncStub: ...
-    TellAccessRules: _grpc.StreamStreamMultiCallable[_access_service_pb2.TellAccessRulesRequest, _access_service_pb2.TellAccessRulesResponse]
+    PushAccessRules: _grpc.StreamStreamMultiCallable[_access_service_pb2.PushAccessRulesRequest, _access_service_pb2.PushAccessRulesResponse]
     """Tells the process the rules, for as long as the stream lasts: all of them after each change,
     and an empty request every few seconds, by which the process knows that they still hold. The
     process answers at the beginning and after each version with the version that it acts on.
@@ -51,7 +51,7 @@ class AccessServiceAsyncStub(AccessServiceStub):
     """What users may do here, and what they were refused. Every process has it."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
-    TellAccessRules: _aio.StreamStreamMultiCallable[_access_service_pb2.TellAccessRulesRequest, _access_service_pb2.TellAccessRulesResponse]  # type: ignore[assignment]
+    PushAccessRules: _aio.StreamStreamMultiCallable[_access_service_pb2.PushAccessRulesRequest, _access_service_pb2.PushAccessRulesResponse]  # type: ignore[assignment]
     """Tells the process the rules, for as long as the stream lasts: all of them after each change,
     and an empty request every few seconds, by which the process knows that they still hold. The
     process answers at the beginning and after each version with the version that it acts on.
@@ -68,11 +68,11 @@ class AccessServiceServicer(metaclass=_abc_1.ABCMeta):
     """What users may do here, and what they were refused. Every process has it."""
 
     @_abc_1.abstractmethod
-    def TellAccessRules(
+    def PushAccessRules(
         self,
-        request_iterator: _MaybeAsyncIterator[_access_service_pb2.TellAccessRulesRequest],
+        request_iterator: _MaybeAsyncIterator[_access_service_pb2.PushAccessRulesRequest],
         context: _ServicerContext,
-    ) -> _typing.Union[_abc.Iterator[_access_service_pb2.TellAccessRulesResponse], _abc.AsyncIterator[_access_service_pb2.TellAccessRulesResponse]]:
+    ) -> _typing.Union[_abc.Iterator[_access_service_pb2.PushAccessRulesResponse], _abc.AsyncIterator[_access_service_pb2.PushAccessRulesResponse]]:
         """Tells the process the rules, for as long as the stream lasts: all of them after each change,
         and an empty request every few seconds, by which the process knows that they still hold. The
         process answers at the beginning and after each version with the version that it acts on.

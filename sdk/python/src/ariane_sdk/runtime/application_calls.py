@@ -37,14 +37,14 @@ def as_failure(error: BaseException) -> RuntimeError:
     return RuntimeError(f"the application's function raised {text_of(error, repr)}")
 
 
-def text_of(error: BaseException, said_by: Callable[[object], str] = str) -> str:
+def text_of(error: BaseException, to_text: Callable[[object], str] = str) -> str:
     """The text of an application's error, which may be any object: UTF-8 can carry it.
 
     Args:
         error: The error.
-        said_by: ``str``, or ``repr`` for the type as well.
+        to_text: ``str``, or ``repr`` for the type as well.
     """
     try:
-        return said_by(error).encode(errors="backslashreplace").decode()
+        return to_text(error).encode(errors="backslashreplace").decode()
     except Exception as failure:  # noqa: BLE001 - an error without a text is one, too.
         return f"{type(error).__qualname__} without a text: {type(failure).__qualname__}"

@@ -134,7 +134,7 @@ class LoopThread:
                 raise
             raise ClientNotRunning("the client was closed during this call") from self._exit
 
-    def exit_as_told(self) -> None:
+    def raise_requested_exit(self) -> None:
         """Raise the ``SystemExit`` of a callback, if one has closed the client."""
         if self._exit is not None:
             raise self._exit
@@ -297,9 +297,9 @@ class BlockingClient(Generic[Wrapped]):
         try:
             loop_thread.run(coroutine)
         except ClientNotRunning:
-            loop_thread.exit_as_told()
+            loop_thread.raise_requested_exit()
             raise
-        loop_thread.exit_as_told()
+        loop_thread.raise_requested_exit()
 
     def _on_loop(self, function: Callable[[], Result]) -> Result:
         async def call() -> Result:

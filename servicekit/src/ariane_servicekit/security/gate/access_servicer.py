@@ -27,7 +27,7 @@ RULES_BYTES_MAX: Final = 64 << 20
 """The most bytes of rules: some 100,000 users."""
 
 
-_Request = access_pb.TellAccessRulesRequest
+_Request = access_pb.PushAccessRulesRequest
 
 
 class AccessServicer(AccessServiceServicer):
@@ -43,12 +43,12 @@ class AccessServicer(AccessServiceServicer):
         self._closed.set()
 
     @override
-    async def TellAccessRules(
+    async def PushAccessRules(
         self,
-        request_iterator: AsyncIterator[access_pb.TellAccessRulesRequest],
+        request_iterator: AsyncIterator[access_pb.PushAccessRulesRequest],
         context: aio.ServicerContext[Any, Any],
-    ) -> AsyncIterator[access_pb.TellAccessRulesResponse]:
-        yield access_pb.TellAccessRulesResponse(version=self._keeper.version)
+    ) -> AsyncIterator[access_pb.PushAccessRulesResponse]:
+        yield access_pb.PushAccessRulesResponse(version=self._keeper.version)
         gathered = AccessRules()
         size_bytes = 0
         async for request in _until(self._closed, request_iterator):
@@ -62,7 +62,7 @@ class AccessServicer(AccessServiceServicer):
             if request.last:
                 if self._keeper.take(gathered):
                     await asyncio.to_thread(self._keeper.save, gathered)
-                yield access_pb.TellAccessRulesResponse(version=self._keeper.version)
+                yield access_pb.PushAccessRulesResponse(version=self._keeper.version)
                 gathered, size_bytes = AccessRules(), 0
 
     @override

@@ -74,7 +74,7 @@ class Spelling:
     note: str
     """Further information: a sentence or two, or empty."""
 
-    def said_here(self, arguments: Sequence[str]) -> list[str]:
+    def equivalents(self, arguments: Sequence[str]) -> list[str]:
         """The commands of ``ariane`` with the values of mqadmin's command line.
 
         Args:

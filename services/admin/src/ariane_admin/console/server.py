@@ -52,7 +52,7 @@ class _Connection(H11Protocol):
 
     server_state: _State
 
-    told_peer = ""
+    proxied_peer = ""
     """The client that a proxy has named; empty for the connection's own."""
 
     host = ""
@@ -64,15 +64,15 @@ class _Connection(H11Protocol):
     @override
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        peer = identity(transport, 0, self.told_peer)
+        peer = identity(transport, 0, self.proxied_peer)
         self.app_state = {**self.app_state, PEER: peer}
         host = host_of(peer.peer)
         if self.server_state.places.enter(host):
             self.host = host
         else:
             transport.close()
-        if self.told_peer:
-            self.client = (address_of_peer(self.told_peer), 0)
+        if self.proxied_peer:
+            self.client = (address_of_peer(self.proxied_peer), 0)
         self._wait_for_head()
 
     @override
@@ -125,7 +125,7 @@ class _Server(uvicorn.Server):
 
         def accept(peer: str) -> asyncio.Protocol:
             made = _Connection(self.config, self.server_state, self.lifespan.state, loop)
-            made.told_peer = peer
+            made.proxied_peer = peer
             return made
 
         # As the port of the service: handshakes are bounded, and certificates may be replaced.

@@ -85,7 +85,7 @@ class LifeStep:
         }
 
 
-def told_by(message: Message, unique_id: str) -> list[tuple[str, TraceStep]]:
+def steps_about(message: Message, unique_id: str) -> list[tuple[str, TraceStep]]:
     """What a message of the trace topic tells of a message, each step with the user who wrote it.
 
     Everybody may write there: what is damaged or too large tells nothing.

@@ -196,20 +196,20 @@ class AdminApp:
         """Start sampling, and the console."""
         self._finding.start()
         self._sampling.start(at_once=True)
-        self._users.teller.start()
+        self._users.publisher.start()
         self._watching.start(at_once=True)
         self._alerting.start()
         await self._console.start(address, self._cluster.names)
 
     async def drain(self) -> None:
         """Close the console: its pages make calls of their own. End streams to gateways."""
-        self._users.teller.close()
+        self._users.publisher.close()
         await self._console.close()
 
     async def stop(self) -> None:
         """Stop sampling, end connections, close the database."""
         await self._console.stop()
-        await self._users.teller.stop()
+        await self._users.publisher.stop()
         await self._finding.stop()
         await self._sampling.stop()
         await self._watching.stop()

@@ -14,10 +14,10 @@ LOGGER: Final = logging.getLogger("ariane_sdk")
 # The SDK's logger is silent: a command writes its errors and warnings itself.
 LOGGER.addHandler(logging.NullHandler())
 
-SAY_AGAIN_S: Final = 30.0
+REPEAT_AFTER_S: Final = 30.0
 """The interval at which a repeated warning is written again."""
 
-SAID_MAX: Final = 1000
+REMEMBERED_MAX: Final = 1000
 
 
 def say_warning(message: str) -> None:
@@ -29,18 +29,18 @@ class _WarningPrinter(logging.Handler):
     def __init__(self, except_for: type[Exception]) -> None:
         super().__init__(logging.WARNING)
         self._except_for = except_for
-        self._said_s: dict[str, float] = {}
+        self._written_s: dict[str, float] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write one warning, without its trace, unless the command itself caused it."""
         error = record.exc_info[1] if record.exc_info else None
         message = record.getMessage()
-        again_s = self._said_s.get(message, -math.inf) + SAY_AGAIN_S
+        again_s = self._written_s.get(message, -math.inf) + REPEAT_AFTER_S
         if isinstance(error, self._except_for) or record.created < again_s:
             return
-        if len(self._said_s) >= SAID_MAX:
-            self._said_s.clear()
-        self._said_s[message] = record.created
+        if len(self._written_s) >= REMEMBERED_MAX:
+            self._written_s.clear()
+        self._written_s[message] = record.created
         say_warning(message)
 
 

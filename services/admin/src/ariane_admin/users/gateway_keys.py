@@ -12,7 +12,7 @@ from ariane.admin.v1 import gateway_key_service_pb2 as key_pb
 from ariane.admin.v1.gateway_key_service_pb2_grpc import GatewayKeyServiceServicer
 from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane_admin.users.credential_store import CredentialStore
-from ariane_admin.users.teller import RulesTeller
+from ariane_admin.users.rules_publisher import RulesPublisher
 from ariane_servicekit import ServiceError, current_call
 from ariane_servicekit.database import Database
 from ariane_servicekit.security.caller import MemberKind
@@ -27,13 +27,15 @@ class GatewayKeyServicer(GatewayKeyServiceServicer):
     Args:
         store: The keys.
         database: The database, whose threads read.
-        teller: Knows of changes.
+        publisher: Knows of changes.
     """
 
-    def __init__(self, store: CredentialStore, database: Database, teller: RulesTeller) -> None:
+    def __init__(
+        self, store: CredentialStore, database: Database, publisher: RulesPublisher
+    ) -> None:
         self._store = store
         self._database = database
-        self._teller = teller
+        self._publisher = publisher
 
     async def WatchGatewayKeys(
         self, request: key_pb.WatchGatewayKeysRequest, context: aio.ServicerContext[Any, Any]
@@ -41,9 +43,9 @@ class GatewayKeyServicer(GatewayKeyServiceServicer):
         """Tell keys at once, and after each change."""
         _check_is_gateway()
         latest: list[key_pb.GatewayKey] | None = None
-        while not self._teller.is_closed:
+        while not self._publisher.is_closed:
             # Asked for before it is read: a change meanwhile is not missed.
-            change = self._teller.change
+            change = self._publisher.change
             keys = await self._database.call(self._store.gateway_keys)
             if keys == latest:
                 yield key_pb.WatchGatewayKeysResponse()
@@ -51,7 +53,7 @@ class GatewayKeyServicer(GatewayKeyServiceServicer):
                 for answer in _answers_of(keys):
                     yield answer
                 latest = keys
-            await self._teller.wait_for(change)
+            await self._publisher.wait_for(change)
 
 
 def _answers_of(keys: Sequence[key_pb.GatewayKey]) -> Iterator[key_pb.WatchGatewayKeysResponse]:

@@ -21,10 +21,10 @@ from ariane_admin.users.gateway_keys import GatewayKeyServicer
 from ariane_admin.users.processes import AskedProcesses
 from ariane_admin.users.quota_servicer import QuotaServicer
 from ariane_admin.users.quota_store import QuotaStore
+from ariane_admin.users.rules_publisher import RulesPublisher
 from ariane_admin.users.secret_seal import SecretSeal
 from ariane_admin.users.servicers import AccessPolicyServicer, UserServicer
 from ariane_admin.users.store import UserStore
-from ariane_admin.users.teller import RulesTeller
 from ariane_servicekit.clock import Clock
 from ariane_servicekit.database import Database
 
@@ -55,10 +55,10 @@ class UserRoom:
         store = UserStore(database)
         self.credentials = CredentialStore(database, seal)
         """What users prove their names by."""
-        self.teller = RulesTeller(store, database, processes, clock)
+        self.publisher = RulesPublisher(store, database, processes, clock)
         """Tells processes."""
-        changed = self.teller.changed
-        gateway_keys = GatewayKeyServicer(self.credentials, database, self.teller)
+        changed = self.publisher.changed
+        gateway_keys = GatewayKeyServicer(self.credentials, database, self.publisher)
         self.services: tuple[tuple[FileDescriptor, Callable[[Any, Any], None], object], ...] = (
             (
                 policy_pb.DESCRIPTOR,

@@ -106,7 +106,7 @@ def test_each_option_of_rocketmqs_help_is_known_and_each_line_is_a_command(name,
                 words.append(f"-{letter}" if len(letter) == 1 else f"--{letter}")
                 if not options[letter].endswith("!"):
                     words.append(sample(name, option, number))
-            for line in spelling.said_here(words):
+            for line in spelling.equivalents(words):
                 filled = re.sub(r"\b(BROKER|GROUP)\b", "broker-a", line)
                 if not re.search(r"\b[A-Z]{2,}(_[A-Z]+)*\b", filled):  # Nothing is left to fill in.
                     parsed(filled)

@@ -51,7 +51,7 @@ class AttachedClient:
     """Made anew at each start of the client; perhaps empty."""
     holds: tuple[QueueHold, ...] = ()
     """Queues of which it hands out nothing, by its last heartbeat."""
-    holds_told: float = 0.0
+    holds_reported_s: float = 0.0
     """When that was, by the monotonic clock, in seconds."""
     caller: Caller | None = None
     """Who attached it; None inside the process."""

@@ -149,7 +149,7 @@ class ClientTable:
 
     def since_holds_ms(self, client: AttachedClient) -> int:
         """Milliseconds since a client last reported the queues that it hands out nothing of."""
-        return round((self._clock.monotonic() - client.holds_told) * 1000)
+        return round((self._clock.monotonic() - client.holds_reported_s) * 1000)
 
     def change_memberships(
         self, client: AttachedClient, memberships: tuple[Membership, ...]

@@ -44,12 +44,12 @@ class Membership:
     def weight(self) -> int:
         """How much it says, about: characters of names and filters, and 4 for each queue."""
         wanted = sum(len(each.topic) + len(each.filter.text) + 16 for each in self.subscriptions)
-        said = len(self.consumer_group) + len(self.strategy) + len(self.zone)
-        return said + wanted + self.owned_weight
+        names = len(self.consumer_group) + len(self.strategy) + len(self.zone)
+        return names + wanted + self.owned_weight
 
     @property
     def owned_weight(self) -> int:
-        """How much of it is said of owned queues; that changes without the member's doing."""
+        """How much of it names owned queues; that changes without the member's doing."""
         return sum(len(name) + len(broker) + 4 * len(ids) + 16 for name, broker, ids in self.owned)
 
     def difference(self, other: Membership) -> str:

@@ -129,5 +129,5 @@ def _rules_of(group: ConsumerGroup) -> GroupRules:
         count = min(attempts_max, 100)
         delays_s = tuple(min((first_s or 5.0) * factor**n, max_s or 7200.0) for n in range(count))
     # The gateway takes no longer time from a client, which would repeat a refused one for ever.
-    told_s = tuple(min(delay_s, INVISIBLE_S_MAX) for delay_s in delays_s or _DELAYS_S)
-    return GroupRules(group.receive_in_order, attempts_max, told_s)
+    capped_s = tuple(min(delay_s, INVISIBLE_S_MAX) for delay_s in delays_s or _DELAYS_S)
+    return GroupRules(group.receive_in_order, attempts_max, capped_s)

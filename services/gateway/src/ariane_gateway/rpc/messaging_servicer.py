@@ -16,15 +16,15 @@ from ariane_gateway.rpc.client_calls import ClientCalls
 from ariane_gateway.rpc.door import Door, time_of
 from ariane_gateway.rpc.receiving_calls import ReceivingCalls
 from ariane_gateway.rpc.sending_calls import SendingCalls
-from ariane_gateway.rpc.statuses import Illegal, told_once
+from ariane_gateway.rpc.statuses import Illegal, ends_repeats
 from ariane_gateway.rpc.telemetry import Telemetry
 from ariane_servicekit import ServiceError, feature_not_available
 from ariane_wire.server.context import CallContext
 
 _Context = aio.ServicerContext[Any, Any]
 
-_acknowledged: Final = told_once(pb.AckMessageResponse)
-_forwarded: Final = told_once(pb.ForwardMessageToDeadLetterQueueResponse, Code.OK)
+_acknowledged: Final = ends_repeats(pb.AckMessageResponse)
+_forwarded: Final = ends_repeats(pb.ForwardMessageToDeadLetterQueueResponse, Code.OK)
 
 
 class MessagingServicer(MessagingServiceServicer):
@@ -119,7 +119,7 @@ class MessagingServicer(MessagingServiceServicer):
         """Change how long a message stays invisible."""
         # Some clients take the handle of the answer, whatever its status.
         handle = request.receipt_handle
-        make = told_once(partial(pb.ChangeInvisibleDurationResponse, receipt_handle=handle))
+        make = ends_repeats(partial(pb.ChangeInvisibleDurationResponse, receipt_handle=handle))
         return await self._door.answer(self._receiving.change_invisible, request, context, make)
 
     async def ForwardMessageToDeadLetterQueue(

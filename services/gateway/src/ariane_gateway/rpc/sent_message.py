@@ -127,31 +127,31 @@ def relayed_message(message: Message, *, body_bytes_max: int, now_ms: int) -> Re
     )
 
 
-def _check_type(said: SystemProperties) -> None:
+def _check_type(system: SystemProperties) -> None:
     """Refuse a message whose type and fields do not fit, and types that are not served."""
-    kind = said.message_type
-    if kind == LITE or said.lite_topic:
+    kind = system.message_type
+    if kind == LITE or system.lite_topic:
         raise Illegal(Code.NOT_IMPLEMENTED, "lite messages are not supported by this gateway")
-    if kind == FIFO and not said.message_group:
+    if kind == FIFO and not system.message_group:
         raise Illegal(Code.ILLEGAL_MESSAGE_GROUP, "a FIFO message needs a message group")
-    if said.message_group and (
-        len(said.message_group) > GROUP_LENGTH_MAX
-        or holds_control_character(said.message_group)
-        or not said.message_group.strip()
+    if system.message_group and (
+        len(system.message_group) > GROUP_LENGTH_MAX
+        or holds_control_character(system.message_group)
+        or not system.message_group.strip()
     ):
         raise Illegal(
             Code.ILLEGAL_MESSAGE_GROUP,
             f"a message group has at most {GROUP_LENGTH_MAX} characters, none of control, and is "
             "not blank",
         )
-    if kind == DELAY and not said.HasField("delivery_timestamp"):
+    if kind == DELAY and not system.HasField("delivery_timestamp"):
         raise Illegal(Code.ILLEGAL_DELIVERY_TIME, "a delayed message needs a delivery time")
-    if said.message_group and said.HasField("delivery_timestamp"):
+    if system.message_group and system.HasField("delivery_timestamp"):
         raise Illegal(
             Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
             "a message of a message group stays in order: it has no delivery time",
         )
-    if kind not in _MAY_WAIT and said.HasField("delivery_timestamp"):
+    if kind not in _MAY_WAIT and system.HasField("delivery_timestamp"):
         raise Illegal(
             Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE, "only a delayed message has a delivery time"
         )
@@ -178,8 +178,8 @@ def _checked_properties(given: Mapping[str, str]) -> dict[str, str]:
     return dict(given)
 
 
-def _checked_tag(said: SystemProperties) -> str:
-    tag = said.tag
+def _checked_tag(system: SystemProperties) -> str:
+    tag = system.tag
     if tag in _NO_TAG:
         return ""
     if tag != tag.strip() or "|" in tag or holds_control_character(tag):
@@ -190,8 +190,8 @@ def _checked_tag(said: SystemProperties) -> str:
     return tag
 
 
-def _checked_keys(said: SystemProperties) -> tuple[str, ...]:
-    keys = tuple(filter(None, said.keys))
+def _checked_keys(system: SystemProperties) -> tuple[str, ...]:
+    keys = tuple(filter(None, system.keys))
     if any(not key.strip() or holds_control_character(key) for key in keys):
         raise Illegal(
             Code.ILLEGAL_MESSAGE_KEY, "a key is not blank, and holds no control character"
@@ -247,10 +247,10 @@ def _check_digest(body: bytes, digest: Digest) -> None:
         raise Illegal(Code.MESSAGE_CORRUPTED, "the body does not have the digest that came with it")
 
 
-def _born_ms(said: SystemProperties, now_ms: int) -> int:
-    if not said.HasField("born_timestamp"):
+def _born_ms(system: SystemProperties, now_ms: int) -> int:
+    if not system.HasField("born_timestamp"):
         return now_ms
-    born = said.born_timestamp
+    born = system.born_timestamp
     born_ms: int = born.seconds * 1000 + born.nanos // 1_000_000
     return born_ms if 0 < born_ms <= _TIME_MS_MAX else now_ms
 

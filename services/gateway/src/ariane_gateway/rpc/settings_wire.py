@@ -21,9 +21,9 @@ HOLD_S: Final = 20
 """How long consumers are to let receives be held, in seconds."""
 
 
-def producer_settings(said: Settings, *, body_bytes_max: int) -> Settings:
+def producer_settings(given: Settings, *, body_bytes_max: int) -> Settings:
     """The settings of a producer."""
-    settings = _copy_of(said)
+    settings = _copy_of(given)
     settings.backoff_policy.CopyFrom(
         RetryPolicy(
             max_attempts=SEND_ATTEMPTS_MAX,
@@ -37,9 +37,9 @@ def producer_settings(said: Settings, *, body_bytes_max: int) -> Settings:
     return settings
 
 
-def consumer_settings(said: Settings, rules: GroupRules) -> Settings:
+def consumer_settings(given: Settings, rules: GroupRules) -> Settings:
     """The settings of a consumer."""
-    settings = _copy_of(said)
+    settings = _copy_of(given)
     settings.backoff_policy.CopyFrom(
         RetryPolicy(
             max_attempts=rules.attempts_max,
@@ -53,9 +53,9 @@ def consumer_settings(said: Settings, rules: GroupRules) -> Settings:
     return settings
 
 
-def _copy_of(said: Settings) -> Settings:
+def _copy_of(given: Settings) -> Settings:
     settings = Settings()
-    settings.CopyFrom(said)
+    settings.CopyFrom(given)
     # Some clients apply no settings that say nothing of metrics.
     settings.metric.CopyFrom(Metric(on=False))
     return settings

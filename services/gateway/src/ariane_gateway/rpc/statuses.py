@@ -60,7 +60,7 @@ def status_of(error: Refused | Illegal) -> Status:
     return Status(code=CODES[error.kind], message=error.text[:MESSAGES_MAX])
 
 
-def told_once(
+def ends_repeats(
     make: Callable[..., AnswerT], code: Code.ValueType = Code.INVALID_RECEIPT_HANDLE
 ) -> Callable[..., AnswerT]:
     """Make answers of a call that clients repeat, each second and for ever, until they are done.

@@ -125,7 +125,7 @@ class Telemetry:
         self._clients.changed(client)
         stream(TelemetryCommand(status=OK, settings=settings))
 
-    async def _settings(self, said: Settings, client: GatewayClient, owner: str) -> Settings:
+    async def _settings(self, given: Settings, client: GatewayClient, owner: str) -> Settings:
         """What a client is told that says its settings: they replace all that it said before.
 
         Raises:
@@ -133,23 +133,23 @@ class Telemetry:
             Refused: The user may not see the group.
             ServiceError: FIELD_INVALID: it neither sends nor receives.
         """
-        if said.ByteSize() > SETTINGS_BYTES_MAX:
+        if given.ByteSize() > SETTINGS_BYTES_MAX:
             raise Illegal(Code.BAD_REQUEST, f"settings have at most {SETTINGS_BYTES_MAX} bytes")
-        kind = said.WhichOneof("pub_sub")
+        kind = given.WhichOneof("pub_sub")
         if kind == "publishing":
-            _check_count(len(said.publishing.topics))
-            produces = tuple(map(topic_of, said.publishing.topics))
+            _check_count(len(given.publishing.topics))
+            produces = tuple(map(topic_of, given.publishing.topics))
             _check_room(self._clients.does(client, owner, produces=produces))
-            return producer_settings(said, body_bytes_max=self._body_bytes_max)
+            return producer_settings(given, body_bytes_max=self._body_bytes_max)
         if kind == "subscription":
-            group = group_of(said.subscription.group)
-            wanted = said.subscription.subscriptions
+            group = group_of(given.subscription.group)
+            wanted = given.subscription.subscriptions
             _check_count(len(wanted))
             consumes = {group: tuple(wanted_of(each.topic, each.expression) for each in wanted)}
             rules = await once_answered(lambda: self._groups.rules(group))
             # Not before its user may see the group.
             _check_room(self._clients.does(client, owner, consumes=consumes))
-            return consumer_settings(said, rules)
+            return consumer_settings(given, rules)
         raise field_invalid("settings", "must have publishing or subscription")
 
 

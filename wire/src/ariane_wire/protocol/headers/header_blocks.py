@@ -68,14 +68,14 @@ class BlockMemory(Generic[Head]):
 class BlockReader(Generic[Head]):
     """Reads the blocks of one connection."""
 
-    __slots__ = ("_decoder", "_is_told", "_memory", "fields_read", "heads")
+    __slots__ = ("_decoder", "_memory", "_table_refused", "fields_read", "heads")
 
     def __init__(self, memory: BlockMemory[Head], octets_max: int) -> None:
         self._memory = memory
         self._decoder = Decoder(max_header_list_size=octets_max)
         self.heads: dict[bytes, Head] = {}
         """What is remembered, by block; empty until the peer uses no dynamic table."""
-        self._is_told = False
+        self._table_refused = False
         self.fields_read = 0
         """How many fields the last block had that was read."""
 
@@ -85,7 +85,7 @@ class BlockReader(Generic[Head]):
         It says so at the beginning of its next block. One whose block was lost with its stream may
         not have said it: that is harmless, and its old table goes on.
         """
-        self._is_told = True
+        self._table_refused = True
 
     def read(self, block: bytes) -> Head:
         """Return what a block says.
@@ -110,7 +110,7 @@ class BlockReader(Generic[Head]):
     def _read_whole(self, block: bytes) -> Head:
         decoder = self._decoder
         stateless = not decoder.header_table_size or block[:1] == _TABLE_OFF
-        if self._is_told and block[:1] > _TABLE_OFF and block[0] & 0xE0 == 0x20:
+        if self._table_refused and block[:1] > _TABLE_OFF and block[0] & 0xE0 == 0x20:
             raise ConnectionFault(ErrorCode.COMPRESSION_ERROR, "a dynamic table, which we refused")
         try:
             plain, self.fields_read = plain_block(block, decoder.max_header_list_size)

@@ -25,8 +25,8 @@ class LongWork:
         self._clock = clock
         self._since_s: dict[int, tuple[ReceivedMessage, float]] = {}
         self._number = 0
-        self._told = 0
-        self._tell_after_s = STANDSTILL_S
+        self._warned_of = 0
+        self._warn_after_s = STANDSTILL_S
 
     @contextmanager
     def on(self, message: ReceivedMessage) -> Iterator[None]:
@@ -44,12 +44,12 @@ class LongWork:
         if not self._since_s:
             return
         number, (message, since_s) = next(iter(self._since_s.items()))
-        if number != self._told:
-            self._told, self._tell_after_s = number, STANDSTILL_S
+        if number != self._warned_of:
+            self._warned_of, self._warn_after_s = number, STANDSTILL_S
         old_s = self._clock.monotonic_s() - since_s
-        if old_s < self._tell_after_s:
+        if old_s < self._warn_after_s:
             return
-        self._tell_after_s *= 2
+        self._warn_after_s *= 2
         logger.warning(
             "%s of group %s: no progress for %.0f s; the listener has %s, the oldest is %s"
             " (ariane group running %s --stacks shows where it is)",

@@ -39,17 +39,17 @@ def mqadmin(*, command: str | None, arguments: tuple[str, ...], output: Output) 
         hint = f"did you mean {' or '.join(alike)}?" if alike else "ariane compat mqadmin lists all"
         raise CommandFailed(f"mqadmin has no command {command}; {hint}", ExitStatus.NOT_FOUND)
     try:
-        said = spelling.said_here(arguments)
+        commands = spelling.equivalents(arguments)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
-    status = ExitStatus.DONE if said else ExitStatus.NOT_FOUND
+    status = ExitStatus.DONE if commands else ExitStatus.NOT_FOUND
     if output.for_programs:
-        row = {"mqadmin": command, "does": spelling.does, "ariane": said, "note": spelling.note}
+        row = {"mqadmin": command, "does": spelling.does, "ariane": commands, "note": spelling.note}
         output.record(row)
         return status
-    for line in said:
+    for line in commands:
         click.echo(line)
-    if not said:
+    if not commands:
         click.echo(f"ariane has no equivalent ({spelling.does}).", err=True)
     if spelling.note:
         click.echo(spelling.note, err=True)
@@ -58,7 +58,7 @@ def mqadmin(*, command: str | None, arguments: tuple[str, ...], output: Output) 
 
 def _listed(spelling: Spelling) -> dict[str, object]:
     """A command as the list shows it."""
-    ours = spelling.said_here(())
+    ours = spelling.equivalents(())
     return {
         "mqadmin": spelling.name,
         "does": spelling.does,

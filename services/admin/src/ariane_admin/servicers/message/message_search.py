@@ -17,7 +17,7 @@ from ariane.common.v1.message_pb2 import Message
 from ariane_admin.asking.answers import Answers
 from ariane_admin.asking.cluster_doors import answer_from
 from ariane_admin.messages.message_body import body_of
-from ariane_admin.messages.message_traces import LifeStep, life_of, told_by
+from ariane_admin.messages.message_traces import LifeStep, life_of, steps_about
 from ariane_admin.servicers.cluster_access import ClusterAccess
 from ariane_admin.servicers.message.message_wire import message_of, shortened
 from ariane_admin.servicers.times import moment_in
@@ -139,7 +139,7 @@ class MessageSearch:
         may see its topic.
         """
         asked = query_pb.QueryMessagesRequest(topic=TRACE_TOPIC, key=unique_id)
-        kept = partial(told_by, unique_id=unique_id)
+        kept = partial(steps_about, unique_id=unique_id)
         with in_own_name():
             steps = await self.by_term(answers, lambda _: asked, kept, count_max=TRACES_MAX)
         return life_of(each for several in steps for each in several)

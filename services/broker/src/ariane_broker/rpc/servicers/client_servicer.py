@@ -316,7 +316,7 @@ class ClientServicer(ClientServiceServicer):
                         memberships = memberships_of(request.heartbeat.memberships)
                         await self._admission.change_memberships(client, memberships)
                     client.holds = holds_of(request.heartbeat.holds, client.memberships)
-                    client.holds_told = client.last_heard
+                    client.holds_reported_s = client.last_heard
                     client.outbox.put(HeartbeatHeard())
                     if request.heartbeat.offsets_stored:
                         self._farewell.parted(client)

@@ -117,8 +117,8 @@ class WasmFilter:
             raise VerdictMissing(_describe(error)) from error
         if count and max(verdicts) > 1:
             position = next(i for i, verdict in enumerate(verdicts) if verdict > 1)
-            said = f"verdict {verdicts[position]}, not 0 or 1"
-            raise VerdictMissing(said, first + position)
+            reason = f"verdict {verdicts[position]}, not 0 or 1"
+            raise VerdictMissing(reason, first + position)
         return verdicts
 
 

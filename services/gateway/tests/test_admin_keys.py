@@ -23,10 +23,10 @@ from ariane_admin.service.settings import AdminSettings
 from ariane_broker.app import compose
 from ariane_broker.settings import BrokerSettings
 from ariane_gateway.access_keys import AccessKey
+from ariane_gateway.admin_keys import AdminKeys
 from ariane_gateway.app import GatewayApp
 from ariane_gateway.kept_keys import KeptKeys, SealedKeys
 from ariane_gateway.settings import GatewaySettings
-from ariane_gateway.told_keys import ToldKeys
 from ariane_namesrv.app import NamesrvApp
 from ariane_namesrv.settings import NamesrvSettings
 from ariane_servicekit import Address, serving
@@ -80,7 +80,7 @@ async def closed(tmp_path):
                 GatewayApp,
                 "gateway",
                 admins=(admin,),
-                told_keys_file=tmp_path / "told-keys",
+                admin_keys_file=tmp_path / "told-keys",
                 name_servers=(str(name_server),),
                 insecure=True,
                 grace_s=0.1,
@@ -248,7 +248,7 @@ async def test_kept_keys_expire_as_if_there_was_no_restart(tmp_path):
     told = key_pb.WatchGatewayKeysResponse()
     told.keys.add(access_key="a", user="anna", secret_key="planted")
     file.save(KeptKeys(told, clock.now_ms() - 50_000))
-    keys = ToldKeys((), clock, hold_s_max=60, file=file)
+    keys = AdminKeys((), clock, hold_s_max=60, file=file)
     keys._begin(file.read())
     assert keys.find("a").user == "anna"
     clock.advance(11)
@@ -257,7 +257,7 @@ async def test_kept_keys_expire_as_if_there_was_no_restart(tmp_path):
 
 async def test_keys_hold_so_long_after_admins_last_word():
     clock = VirtualClock()
-    keys = ToldKeys((), clock, hold_s_max=60)
+    keys = AdminKeys((), clock, hold_s_max=60)
     keys._keys = {"a": AccessKey("anna", "s"), "b": AccessKey("bert", "s", clock.now_ms() + 9_000)}
     keys._heard_ms = clock.now_ms()
     clock.advance(8)

@@ -34,7 +34,7 @@ NOTED_MS: Final = 60_000
 _log = get_logger(__name__)
 
 
-class ToldKeys:
+class AdminKeys:
     """Follows one of several admins, which all tell the same."""
 
     def __init__(
@@ -60,7 +60,7 @@ class ToldKeys:
         self._heard_ms = self._noted_ms = 0
         self._all = key_pb.WatchGatewayKeysResponse()
         self._keys: Mapping[str, AccessKey] = MappingProxyType({})
-        self._told = asyncio.Event()
+        self._received = asyncio.Event()
         self._changed: Callable[[], None] = _nobody_asks
         self._following: asyncio.Task[None] | None = None
 
@@ -83,7 +83,7 @@ class ToldKeys:
             self._begin(await asyncio.to_thread(self._file.read))
         self._following = asyncio.create_task(self._follow_each(), name="gateway-keys")
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._told.wait(), FIRST_S_MAX)
+            await asyncio.wait_for(self._received.wait(), FIRST_S_MAX)
 
     async def stop(self) -> None:
         """Follow no more. Repeating is harmless."""
@@ -101,9 +101,11 @@ class ToldKeys:
                 async with open_channel(address, kinds=(MemberKind.ADMIN,)) as channel:
                     await self._follow(GatewayKeyServiceStub(channel))
             except (RpcError, OSError) as error:
-                _log.warning("gateway_keys_untold", admin=str(address), cause=str(error)[:200])
+                _log.warning(
+                    "gateway_keys_not_received", admin=str(address), cause=str(error)[:200]
+                )
                 if self._keys:
-                    self._told.set()
+                    self._received.set()
             await self._clock.sleep(AGAIN_S)
 
     async def _follow(self, stub: GatewayKeyServiceStub) -> None:
@@ -120,7 +122,7 @@ class ToldKeys:
                 _log.info("access_keys_told", count=len(gathered.keys))
                 self._take(gathered)
                 gathered = key_pb.WatchGatewayKeysResponse()
-                self._told.set()
+                self._received.set()
                 self._changed()
             if answer.last or self._heard_ms - self._noted_ms >= NOTED_MS:
                 await self._save()
@@ -129,16 +131,16 @@ class ToldKeys:
         """Act on what was read at the start."""
         if kept is not None:
             self._heard_ms = self._noted_ms = min(kept.heard_ms, self._clock.now_ms())
-            self._take(kept.told)
+            self._take(kept.keys)
             _log.info("access_keys_kept", count=len(self._keys))
 
-    def _take(self, told: key_pb.WatchGatewayKeysResponse) -> None:
-        self._all = told
-        self._keys = {each.access_key: _key_of(each) for each in told.keys}
+    def _take(self, answer: key_pb.WatchGatewayKeysResponse) -> None:
+        self._all = answer
+        self._keys = {each.access_key: _key_of(each) for each in answer.keys}
 
     async def _save(self) -> None:
         self._noted_ms = self._heard_ms
-        if self._file is not None and self._told.is_set():
+        if self._file is not None and self._received.is_set():
             await asyncio.to_thread(self._file.save, KeptKeys(self._all, self._heard_ms))
 
 
@@ -146,6 +148,6 @@ def _nobody_asks() -> None:
     pass
 
 
-def _key_of(told: key_pb.GatewayKey) -> AccessKey:
-    ends_ms = told.expire_time.ToMilliseconds() if told.HasField("expire_time") else 0
-    return AccessKey(told.user, told.secret_key, ends_ms, told.by_address)
+def _key_of(key: key_pb.GatewayKey) -> AccessKey:
+    ends_ms = key.expire_time.ToMilliseconds() if key.HasField("expire_time") else 0
+    return AccessKey(key.user, key.secret_key, ends_ms, key.by_address)

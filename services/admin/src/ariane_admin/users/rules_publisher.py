@@ -1,4 +1,4 @@
-"""Tells every process the rules: a stream to each, with all of them after each change.
+"""Publishes the rules to every process: a stream to each, with all of them after each change.
 
 Changes of this admin are sent at once; those of another admin of the same database are found within
 two seconds. A process that is away is tried again, and has the rules of its disk until then.
@@ -43,7 +43,7 @@ CATCH_UP_S: Final = 60.0
 _log = get_logger(__name__)
 
 
-class RulesTeller:
+class RulesPublisher:
     """Keeps a stream to each process.
 
     Args:
@@ -64,9 +64,9 @@ class RulesTeller:
         self._database = database
         self._processes = processes
         self._clock = clock
-        self._told: dict[str, asyncio.Task[None]] = {}
+        self._streams: dict[str, asyncio.Task[None]] = {}
         self._absurd: set[str] = set()
-        self._parts: Sequence[access_pb.TellAccessRulesRequest] = ()
+        self._parts: Sequence[access_pb.PushAccessRulesRequest] = ()
         self._version = -1
         self._caught_up_s = float("-inf")
         self.is_closed = False
@@ -84,7 +84,7 @@ class RulesTeller:
         """End all streams. Repeating is harmless."""
         await self._finding.stop()
         await self._looking.stop()
-        tasks, self._told = list(self._told.values()), {}
+        tasks, self._streams = list(self._streams.values()), {}
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -130,10 +130,12 @@ class RulesTeller:
         if self._version <= 0:
             return  # There never was a user: there is nothing to send.
         found = set(await self._processes())
-        for address in found - self._told.keys():
-            self._told[address] = asyncio.create_task(self._tell(address), name=f"rules-{address}")
-        for address in self._told.keys() - found:
-            self._told.pop(address).cancel()
+        for address in found - self._streams.keys():
+            self._streams[address] = asyncio.create_task(
+                self._tell(address), name=f"rules-{address}"
+            )
+        for address in self._streams.keys() - found:
+            self._streams.pop(address).cancel()
             self._absurd.discard(address)
 
     async def _tell(self, address: str) -> None:
@@ -141,7 +143,7 @@ class RulesTeller:
         async with open_channel(address) as channel:
             while True:
                 try:
-                    await self._follow(address, AccessServiceStub(channel).TellAccessRules())
+                    await self._follow(address, AccessServiceStub(channel).PushAccessRules())
                 # A stream that ended between two words says so by the last of them.
                 except (RpcError, OSError, asyncio.InvalidStateError) as error:
                     _log.info("access_rules_untold", address=address, cause=str(error)[:200])
@@ -162,7 +164,7 @@ class RulesTeller:
                 answer = await stream.read()
                 continue
             await self.wait_for(change)
-            await stream.write(access_pb.TellAccessRulesRequest())
+            await stream.write(access_pb.PushAccessRulesRequest())
 
     def _is_absurd(self, address: str, held: int) -> bool:
         """Whether no process can hold such a version; logged once until that is over."""
@@ -171,7 +173,7 @@ class RulesTeller:
             return False
         if address not in self._absurd:
             self._absurd.add(address)
-            _log.error("access_rules_absurd", address=address, told=self._version, held=held)
+            _log.error("access_rules_absurd", address=address, database=self._version, held=held)
         return True
 
     async def _catch_up(self, held: int) -> None:
@@ -181,12 +183,12 @@ class RulesTeller:
             return
         self._caught_up_s = now_s
         # The database is a copy from before: its rules hold from now on all the same.
-        _log.warning("access_rules_older", told=self._version, held=held)
+        _log.warning("access_rules_older", database=self._version, held=held)
         await self._database.call(self._store.raise_version, held)
         self._looking.wake()
 
 
-def _parts_of(rules: AccessRules) -> Iterator[access_pb.TellAccessRulesRequest]:
+def _parts_of(rules: AccessRules) -> Iterator[access_pb.PushAccessRulesRequest]:
     """Cut rules into messages."""
     part = AccessRules(version=rules.version)
     size = 0
@@ -195,7 +197,7 @@ def _parts_of(rules: AccessRules) -> Iterator[access_pb.TellAccessRulesRequest]:
             bytes_of_entry = len(entry) if isinstance(entry, str) else entry.ByteSize()
             size += bytes_of_entry
             if size > PART_BYTES_MAX:
-                yield access_pb.TellAccessRulesRequest(part=part)
+                yield access_pb.PushAccessRulesRequest(part=part)
                 part, size = AccessRules(version=rules.version), bytes_of_entry
             getattr(part, field).append(entry)
-    yield access_pb.TellAccessRulesRequest(part=part, last=True)
+    yield access_pb.PushAccessRulesRequest(part=part, last=True)
