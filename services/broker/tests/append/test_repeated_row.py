@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ariane_broker.append.repeated_row import first_result, is_stored_as
-from ariane_broker.log.derived.producer_sequences import StoredBatch
+from ariane_broker.log.derived.producer_stream import StoredBatch
 from ariane_record import BlockEncoder, ProducerSequence
 from ariane_record.layout import CRC_PROPERTY_BYTES
 from ariane_storage import Store

@@ -1,5 +1,7 @@
 """Who sends to which topic, by the calls that arrive."""
 
+from collections import Counter
+
 import pytest
 
 from ariane_broker.clients.producers import PRODUCERS_MAX, SILENCE_MS_MAX, Producers, agent_of
@@ -12,8 +14,8 @@ class Noted:
         self.now_ms = 1_700_000_040_000
         self.producers = Producers(lambda: self.now_ms)
 
-    def note(self, topic, count=1, *, agent=OURS, host="10.0.0.1", port=4711):
-        self.producers.note((host, port), agent, [(topic, count)], lambda: "anna")
+    def note(self, topic, count=1, *, agent=OURS, host="10.0.0.1", port=4711, user="anna"):
+        self.producers.note((host, port), agent, [(topic, count)], lambda: user)
 
     def listed(self, topic=""):
         return [each for each in self.producers.walk(topic) if each is not None]
@@ -73,3 +75,15 @@ def test_memory_is_bounded_and_the_newest_stay():
     assert len(listed) <= PRODUCERS_MAX
     assert listed[-1].client.agent.name == f"a/{PRODUCERS_MAX + 4}"
     assert all(len(each.topic) < 128 for each in listed)
+
+
+def test_a_user_with_ever_new_producers_leaves_those_of_others_listed():
+    noted = Noted()
+    for number in range(5):
+        noted.note("orders", agent=f"shop/{number}")
+    for number in range(PRODUCERS_MAX + 5):
+        noted.now_ms += 1
+        noted.note("orders", agent=f"a/{number}", user="mallory")
+    users = Counter(each.client.user for each in noted.listed())
+    assert users["anna"] == 5
+    assert users.total() <= PRODUCERS_MAX

@@ -9,11 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from ariane_broker.log.derived.producer_sequences import (
-    BATCHES_KEPT,
-    ProducerSequences,
-    StoredBatch,
-)
+from ariane_broker.log.derived.producer_sequences import ProducerSequences
+from ariane_broker.log.derived.producer_stream import BATCHES_KEPT, StoredBatch
 from ariane_broker.queue_key import QueueKey
 from ariane_record import ProducerSequence
 from ariane_servicekit import ServiceError, at_once
@@ -31,10 +28,12 @@ class Broker:
     def __init__(self, *, expiry_ms=1000, stream_count_max=100):
         self.now_ms = 10_000
         self.deleted_ends = {}
+        self.user = ""
         self.limits = {
             "expiry_ms": expiry_ms,
             "stream_count_max": stream_count_max,
             "deleted_end": lambda topic: self.deleted_ends.get(topic, 0),
+            "user": lambda: self.user,
         }
         self.log: list[SequencedBatch] = []
         self.end = 0
@@ -152,10 +151,62 @@ def test_of_a_stream_that_is_not_known_it_is_said_since_when_it_has_stored_nothi
     broker.save()
     broker.sequences = broker.new_sequences()
     broker.sequences.load(broker.snapshot())
-    # Of who was crowded out the snapshot says no more than that others were used later.
+    assert known_for_ms() == 19
+    # One of an older version says no more than that others were used later.
+    older = broker.snapshot()
+    del older["crowdedOut"]
+    older["streams"] = [row[:5] for row in older["streams"]]
+    broker.sequences = broker.new_sequences()
+    broker.sequences.load(older)
     assert known_for_ms() == 9
     broker.now_ms += 5000
     assert known_for_ms() == 1000
+
+
+def test_a_user_with_ever_new_producers_crowds_out_his_own_streams_only():
+    broker = Broker(stream_count_max=20)
+    broker.user = "anna"
+    for producer_id in range(8):
+        broker.append(at(0, producer_id=producer_id), 1)
+    broker.user = "mallory"
+    for producer_id in range(100, 400):
+        broker.now_ms += 1
+        broker.append(at(0, producer_id=producer_id), 1)
+    assert len(broker.sequences) == 20
+    assert broker.append(at(1, producer_id=100), 1) == "SEQUENCE_GAP"
+    assert broker.append(at(1, producer_id=399), 1)[1] is False
+    broker.save()
+    broker.crash()
+    # Nothing of hers was forgotten, so of what is not known it is certain that it is not stored.
+    broker.user = "anna"
+    known_for_ms = {}
+    for broker.user in ("anna", "mallory"):
+        with pytest.raises(ServiceError) as gap:
+            broker.sequences.duplicate_of(QUEUE, at(1, producer_id=99), 1, lambda stored: True)
+        known_for_ms[broker.user] = int(gap.value.metadata["known_for_ms"])
+    assert known_for_ms == {"anna": 1000, "mallory": 11}
+    broker.user = "anna"
+    for producer_id in range(8):
+        assert broker.append(at(1, producer_id=producer_id), 1)[1] is False
+
+
+def test_streams_of_which_only_the_log_is_known_count_for_their_topics_until_they_are_used():
+    broker = Broker(stream_count_max=20)
+    bills = QueueKey("bills", 0)
+    for producer_id in range(3):
+        broker.append(at(0, producer_id=producer_id), 1, bills)
+    for producer_id in range(100, 200):
+        broker.append(at(0, producer_id=producer_id), 1)
+    broker.crash()
+    assert broker.append(at(1, producer_id=0), 1, bills)[1] is False
+    broker.user = "anna"
+    assert broker.append(at(1, producer_id=1), 1, bills)[1] is False
+    broker.user = "mallory"
+    for producer_id in range(200, 300):
+        broker.append(at(0, producer_id=producer_id), 1)
+    assert broker.append(at(2, producer_id=1), 1, bills)[1] is False
+    assert broker.append(at(1, producer_id=2), 1, bills)[1] is False
+    assert len(broker.sequences) == 20
 
 
 def test_a_deleted_topic_is_forgotten():

@@ -18,7 +18,8 @@ from ariane_broker.clients.deaths.suspicions import GroupQueue, Suspicion, Suspi
 from ariane_broker.groups.consumer_groups import ConsumerGroups, GroupConfig
 from ariane_broker.groups.consumer_offsets import ConsumerOffsets
 from ariane_broker.groups.queue_locks import QueueLocks
-from ariane_broker.log.derived.producer_sequences import ProducerSequences, StoredBatch
+from ariane_broker.log.derived.producer_sequences import ProducerSequences
+from ariane_broker.log.derived.producer_stream import StoredBatch
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.receive.in_hand.receive_events import EventKind, ReceiveEvent
 from ariane_broker.receive.in_hand.receive_table import ReceiveTable

@@ -44,6 +44,7 @@ from ariane.broker.v1.transaction_service_pb2_grpc import TransactionServiceStub
 from ariane.namesrv.v1.route_service_pb2_grpc import RouteServiceStub
 from ariane_sdk.errors import ClientNotRunning, IllegalArgument
 from ariane_sdk.net.answers import Call
+from ariane_sdk.net.ended_channels import EndedChannels, add_statistics
 from ariane_sdk.net.greeting import Greeting
 from ariane_sdk.net.login import Login
 from ariane_sdk.runtime.fork import PROCESS, ForkGuard
@@ -279,7 +280,7 @@ class Connections:
         for method in [key for key in self._methods if key[0] == address]:
             del self._methods[method]
         if channel is not None:
-            _add(_ENDED, address, channel.statistics().when_ended())
+            _ENDED.add(address, channel.statistics())
             start_task(channel.close(), "close-channel")
 
     def routes(self, address: str) -> RouteServiceAsyncStub:
@@ -393,27 +394,21 @@ class Connections:
         self._methods.clear()
         channels = list(self._channels.values())
         for address, channel in self._channels.items():
-            _add(_ENDED, address, channel.statistics().when_ended())
+            _ENDED.add(address, channel.statistics())
         self._channels.clear()
         await asyncio.gather(*(channel.close() for channel in channels))
 
 
 _OF_PROCESS: Final[WeakValueDictionary[int, Connections]] = WeakValueDictionary()
-_ENDED: Final[dict[str, Statistics]] = {}
-"""What channels did that are closed, by address."""
+_ENDED: Final = EndedChannels()
 
 
 def statistics_by_address() -> dict[str, Statistics]:
     """What all clients of this process do and have done; from whichever thread."""
-    found = dict(_ENDED)
+    found = _ENDED.by_address()
     for reference in _OF_PROCESS.valuerefs():
         connections = reference()
         if connections is not None:
             for address, channel in tuple(connections._channels.items()):  # noqa: SLF001 - of this module.
-                _add(found, address, channel.statistics())
+                add_statistics(found, address, channel.statistics())
     return found
-
-
-def _add(found: dict[str, Statistics], address: str, more: Statistics) -> None:
-    known = found.get(address)
-    found[address] = more if known is None else known + more

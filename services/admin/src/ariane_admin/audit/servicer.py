@@ -76,6 +76,10 @@ class AuditServicer(AuditServiceServicer):
             answer.broken_sequence = verdict.found.sequence
             answer.finding = verdict.found.finding
         elif request.known_sequence:
+            removed = await self._database.call(self._trail.removed)
+            if request.known_sequence < removed.through:
+                rule = f"must be at least {removed.through}: those before were kept long enough"
+                raise field_invalid("known_sequence", rule, request.known_sequence)
             stored = await self._database.call(self._trail.sha256_at, request.known_sequence)
             if stored != request.known_sha256:
                 answer.next_sequence = 0

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Row, and_, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Row, and_, insert, or_, select, update
 
 from ariane.admin.v1.audit_service_pb2 import AUDIT_OUTCOME_BEGUN, AuditOutcome
 from ariane_admin.audit.chain import (
@@ -21,6 +22,12 @@ from ariane_servicekit.database import Database
 
 JSON_BYTES_MAX: Final = 16 << 10
 """The most bytes of a request, and of a resource before and after."""
+
+RETENTION_METHOD: Final = "ariane.admin/RemoveAuditRecords"
+"""Stands for a method in records of what retention has removed: nobody can call it."""
+
+RETENTION_NAME: Final = "audit-trail"
+"""The resource of these records; an index finds them by it."""
 
 _FIELDS: Final = tuple(field.name for field in fields(AuditRecord))
 
@@ -91,6 +98,16 @@ class Selection:
 
 
 @dataclass(frozen=True, slots=True)
+class Removed:
+    """The begin of the chain that retention has removed."""
+
+    through: int
+    """The last record that was removed; 0 if none was."""
+    sha256: bytes
+    """Its hash, which the first record that is left follows."""
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """The result of checking a stretch."""
 
@@ -104,6 +121,24 @@ class Verdict:
     """The last record that fits."""
     last_sha256: bytes
     """Its hash."""
+
+
+def removed_by_retention(connection: Connection) -> Removed:
+    """What retention has removed: its last record of that says it, which is in the chain itself."""
+    found: str | None = connection.execute(
+        select(_Table.request_json)
+        .where(
+            _Table.resource_name == RETENTION_NAME,
+            _Table.method == RETENTION_METHOD,
+            _Table.ended.is_(False),
+        )
+        .order_by(_Table.sequence.desc())
+        .limit(1)
+    ).scalar_one_or_none()
+    if found is None:
+        return Removed(0, FIRST_PREVIOUS)
+    said = json.loads(found)
+    return Removed(int(said["through"]), bytes.fromhex(said["sha256"]))
 
 
 class AuditTrail:
@@ -166,11 +201,13 @@ class AuditTrail:
         """Check a stretch of the chain.
 
         Args:
-            first: Its first record, from 1.
+            first: Its first record, from 1; what retention has removed is left out.
             limit: The most records to check.
         """
         with self._database.reading() as connection:
             head = connection.execute(select(AUDIT_HEAD)).one()
+            removed = removed_by_retention(connection)
+            first = max(first, removed.through + 1)
             before = connection.execute(
                 select(_Table.sha256).where(_Table.sequence == first - 1)
             ).scalar_one_or_none()
@@ -183,7 +220,7 @@ class AuditTrail:
                     .limit(limit)
                 )
             ]
-        previous = FIRST_PREVIOUS if first == 1 else before
+        previous = removed.sha256 if first == removed.through + 1 else before
         if previous is None:
             lost = Break(first - 1, f"record {first - 1} is missing")
             return Verdict(0, 0, lost, 0, b"")
@@ -200,9 +237,17 @@ class AuditTrail:
             last_sha256=last.sha256 if last else previous,
         )
 
+    def removed(self) -> Removed:
+        """What retention has removed."""
+        with self._database.reading() as connection:
+            return removed_by_retention(connection)
+
     def sha256_at(self, sequence: int) -> bytes | None:
         """The hash that is stored beside a record; None without the record."""
         with self._database.reading() as connection:
+            removed = removed_by_retention(connection)
+            if sequence == removed.through:
+                return removed.sha256
             found: bytes | None = connection.execute(
                 select(_Table.sha256).where(_Table.sequence == sequence)
             ).scalar_one_or_none()
@@ -210,14 +255,18 @@ class AuditTrail:
 
     def _add(self, values: dict[str, Any]) -> Written:
         with self._database.writing() as connection:
-            # The next writer waits here: there is one chain for all writers.
-            head = connection.execute(select(AUDIT_HEAD).with_for_update()).one()
-            now_ms = connection.execute(select(self._database.now)).scalar_one()
-            values.update(sequence=head.sequence + 1, time_ms=now_ms)
-            record = AuditRecord(**_fitting(values))
-            sha256 = record_sha256(head.sha256, record)
-            connection.execute(insert(AUDIT_RECORD).values(**asdict(record), sha256=sha256))
-            connection.execute(update(AUDIT_HEAD).values(sequence=record.sequence, sha256=sha256))
+            return self.add(connection, values)
+
+    def add(self, connection: Connection, values: dict[str, Any]) -> Written:
+        """Add a record in a transaction."""
+        # The next writer waits here: there is one chain for all writers.
+        head = connection.execute(select(AUDIT_HEAD).with_for_update()).one()
+        now_ms = connection.execute(select(self._database.now)).scalar_one()
+        values.update(sequence=head.sequence + 1, time_ms=now_ms)
+        record = AuditRecord(**_fitting(values))
+        sha256 = record_sha256(head.sha256, record)
+        connection.execute(insert(AUDIT_RECORD).values(**asdict(record), sha256=sha256))
+        connection.execute(update(AUDIT_HEAD).values(sequence=record.sequence, sha256=sha256))
         return Written(record, sha256)
 
 

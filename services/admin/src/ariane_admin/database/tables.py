@@ -2,7 +2,7 @@
 
 ::
 
-    audit_record   one row for each begin and each end of a change; rows are only ever added
+    audit_record   one row for each begin and each end of a change; the oldest go by settings
     audit_head     one row: the last place in the chain, and its hash; locked to add a record
     sample         one row for each sample of a series
     alert          one row for each time that a figure was out of bounds; a present one has no end

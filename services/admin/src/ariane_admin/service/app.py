@@ -50,6 +50,7 @@ from ariane_admin.alerts.store import AlertStore
 from ariane_admin.alerts.watcher import Watcher
 from ariane_admin.alerts.webhook import Webhook
 from ariane_admin.audit.auditing import Auditing
+from ariane_admin.audit.retention import INTERVAL_S, AuditRetention
 from ariane_admin.audit.servicer import AuditServicer
 from ariane_admin.audit.trail import AuditTrail
 from ariane_admin.console.room import ConsoleRoom
@@ -116,6 +117,7 @@ class AdminApp:
             "name-servers", self._cluster.doors.find_name_servers, interval_s=REREAD_S, clock=clock
         )
         self._sampling = self._sampling_loop(samples, rates, clock)
+        self._retaining = self._retention_loop(trail, clock)
         alerts = AlertStore(self._database)
         self._watching, self._alerting = self._alert_loops(alerts, clock)
         checkers = tuple(map(str, settings.checkers))
@@ -196,6 +198,7 @@ class AdminApp:
         """Start sampling, and the console."""
         self._finding.start()
         self._sampling.start(at_once=True)
+        self._retaining.start(at_once=True)
         self._users.publisher.start()
         self._watching.start(at_once=True)
         self._alerting.start()
@@ -212,6 +215,7 @@ class AdminApp:
         await self._users.publisher.stop()
         await self._finding.stop()
         await self._sampling.stop()
+        await self._retaining.stop()
         await self._watching.stop()
         await self._alerting.stop()
         await self._cluster.close()
@@ -261,6 +265,15 @@ class AdminApp:
             notifying.wake()
 
         return Loop("alerts", look, interval_s=interval_s, clock=clock), notifying
+
+    def _retention_loop(self, trail: AuditTrail, clock: SystemClock) -> Loop:
+        retention = AuditRetention(
+            trail,
+            self._database,
+            keep_s=self._settings.keep_audit_s,
+            records_max=self._settings.audit_records_max,
+        )
+        return Loop("audit-retention", retention.look, interval_s=INTERVAL_S, clock=clock)
 
     def _sampling_loop(self, samples: SampleStore, rates: RateMemory, clock: SystemClock) -> Loop:
         settings = self._settings

@@ -85,6 +85,19 @@ class AdminSettings(ConsoleSettings):
         "without a backlog cost nothing.",
     )
 
+    keep_audit_s: float = Field(
+        34_560_000,
+        ge=86_400,
+        description="Seconds that records of the audit trail are kept; the default is 400 days. "
+        "They are removed once a day.",
+    )
+    audit_records_max: int = Field(
+        2_000_000,
+        ge=10_000,
+        description="Records of the audit trail that are kept, two for each change, 1 KiB each as "
+        "a rule and 48 KiB at most. Beyond that the oldest are removed.",
+    )
+
     alert_interval_s: float = Field(
         30,
         ge=1,

@@ -20,7 +20,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ariane_broker.log.derived.producer_sequences import StoredBatch
+from ariane_broker.log.derived.producer_stream import StoredBatch
 from ariane_record import RecordTable
 from ariane_record.layout import (
     CRC_PROPERTY_BYTES,

@@ -4,11 +4,13 @@ A client says who it is in its gRPC user agent, once a connection::
 
     ariane-python/0.1.0 client/web-1@4711@9f2c producer-group/orders ariane-wire/0.1.0
 
-Of others, the first word and the address tell them apart.
+Of others, the first word and the address tell them apart. If there are too many, the user who has
+most loses his oldest.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from operator import attrgetter
@@ -18,7 +20,7 @@ from ariane_record.layout import Host
 from ariane_record.names import TOPIC_NAME_LENGTH_MAX
 
 PRODUCERS_MAX: Final = 10_000
-"""How many are remembered; a producer counts once for each topic. The oldest is forgotten first."""
+"""How many are remembered; a producer counts once for each topic."""
 
 SILENCE_MS_MAX: Final = 3_600_000
 """After this time without a send, a producer is not listed any more."""
@@ -162,7 +164,9 @@ class Producers:
         if self._count < PRODUCERS_MAX:
             return
         known = [each for client in self._clients.values() for each in client.topics.values()]
-        for each in sorted(known, key=attrgetter("last_ms"))[: PRODUCERS_MAX // 10]:
+        (user, count), *_ = Counter(each.client.user for each in known).most_common(1)
+        theirs = [each for each in known if each.client.user == user]
+        for each in sorted(theirs, key=attrgetter("last_ms"))[: max(1, count // 10)]:
             del each.client.topics[each.topic]
             self._count -= 1
         self._clients = {key: each for key, each in self._clients.items() if each.topics}

@@ -29,6 +29,7 @@ from ariane_servicekit import (
     ExitStatus,
     get_logger,
 )
+from ariane_servicekit.security.gate.asking import user_name
 from ariane_storage.store import Store
 
 _log = get_logger(__name__)
@@ -136,6 +137,7 @@ def _sequences(settings: BrokerSettings, store: Store) -> ProducerSequences:
         expiry_ms=round(settings.producer_expiry_s * 1000),
         stream_count_max=settings.producer_streams_max,
         deleted_end=store.deleted_end,
+        user=user_name,
     )
 
 

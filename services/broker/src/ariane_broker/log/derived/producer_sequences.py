@@ -10,20 +10,32 @@ A new batch must continue after the last one. A batch that equals one of the las
 with its first result. All others are refused: a gap, an older epoch, sequence numbers of other
 batches.
 
-A stream without use for a while is forgotten; if there are too many, the one unused for longest
-goes first. Its producer begins anew with a larger epoch, at the price of one refused batch. All of
-this is rebuilt from the log (``log_states``).
+A stream without use for a while is forgotten. If there are too many, whoever has most of them loses
+those that were unused for longest, so that no user crowds out another. The producer of a forgotten
+stream begins anew with a larger epoch, at the price of one refused batch.
+
+All of this is rebuilt from the log (``log_states``), which does not say whose a stream is: until it
+is used again, one that was found there counts for its topic.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import compress
+from itertools import compress, islice, starmap
 from operator import itemgetter
-from typing import Any, Final, NamedTuple, Self, TypeAlias
+from typing import Any, Final, NamedTuple
 
 from ariane_broker.errors.public_errors import producer_fenced, sequence_gap, sequence_passed
+from ariane_broker.log.derived.producer_stream import (
+    BATCHES_KEPT,
+    Owner,
+    StoredBatch,
+    Stream,
+    StreamKey,
+    owner_of,
+)
 from ariane_broker.log.derived.snapshots import Document, SnapshotState
 from ariane_broker.queue_key import QueueKey
 from ariane_record import ProducerSequence
@@ -31,61 +43,10 @@ from ariane_storage.log.scan import Stretch
 from ariane_storage.writing.append import Appended
 from ariane_storage.writing.sequenced_batches import SequencedBatch, sequenced_batches
 
-BATCHES_KEPT: Final = 5
-"""Batches of a stream whose results are kept: more than a producer has in flight."""
-
-
-class StoredBatch(NamedTuple):
-    """A stored batch."""
-
-    first_sequence: int
-    """Sequence number of its first message in the stream."""
-    record_count: int
-    """Number of records."""
-    first_queue_offset: int
-    """Queue offset of its first record."""
-    commit_log_offset: int
-    """Commit-log offset of its start."""
-    next_commit_log_offset: int
-    """Commit-log offset of its end."""
-    store_timestamp_ms: int
-    """When it was stored."""
-
-    @property
-    def next_sequence(self) -> int:
-        """Sequence number of the message behind it."""
-        return self.first_sequence + self.record_count
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of its records."""
-        return self.next_commit_log_offset - self.commit_log_offset
-
-
-class Stream(NamedTuple):
-    """The stream of one producer to one queue."""
-
-    epoch: int
-    """The epoch of the batches."""
-    batches: tuple[StoredBatch, ...]
-    """The last batches, oldest first; at least one."""
-
-    @classmethod
-    def of(cls, epoch: int, batches: Iterable[StoredBatch] = ()) -> Self:
-        """A stream with the last of some batches."""
-        return cls(epoch, tuple(batches)[-BATCHES_KEPT:])
-
-    @property
-    def last_used_ms(self) -> int:
-        """When its last batch was stored, milliseconds since the epoch."""
-        return self.batches[-1].store_timestamp_ms
-
-
-StreamKey: TypeAlias = tuple[int, str, int]
-"""Producer id, topic, queue id."""
+_EVERYBODY: Final[Owner] = ("", "")
 
 _stored_batch: Final[Callable[[tuple[int, ...]], StoredBatch]] = partial(tuple.__new__, StoredBatch)
-_stream: Final[Callable[[tuple[int, tuple[StoredBatch, ...]]], Stream]] = partial(
+_stream: Final[Callable[[tuple[int, tuple[StoredBatch, ...], str]], Stream]] = partial(
     tuple.__new__, Stream
 )
 _first_of: Final[Callable[[ProducerSequence], int]] = itemgetter(2)
@@ -117,21 +78,24 @@ class ProducerSequences(SnapshotState):
         expiry_ms: int,
         stream_count_max: int,
         deleted_end: Callable[[str], int] = lambda _: 0,
+        user: Callable[[], str] = lambda: "",
     ) -> None:
         """Know of no producer.
 
         ``now_ms`` is the clock that stamps records. A stream is remembered for ``expiry_ms`` after
         its last batch. Batches for a topic below the commit-log offset ``deleted_end`` went with an
-        earlier topic of its name; 0 if there was none.
+        earlier topic of its name; 0 if there was none. ``user`` returns who makes the present
+        call; empty if nobody is known, or outside of calls.
         """
         self._now_ms = now_ms
         self._deleted_end = deleted_end
+        self._user = user
         self._expiry_ms = expiry_ms
         self._stream_count_max = stream_count_max
         # The one unused for longest first.
         self._streams: dict[StreamKey, Stream] = {}
         # The last use of those that had to go for want of room.
-        self._crowded_out_ms = 0
+        self._crowded_out_ms: dict[Owner, int] = {}
         self.change_count = 0
         """Grows with every change."""
 
@@ -165,8 +129,7 @@ class ProducerSequences(SnapshotState):
         stream = self._live_stream((sequence.producer_id, *queue))
         if stream is None or epoch > stream.epoch:
             if first:
-                known_ms = max(0, self._now_ms() - self._crowded_out_ms - 1)
-                raise sequence_gap(*queue, 0, first, min(known_ms, self._known_ms_max(queue.topic)))
+                raise sequence_gap(*queue, 0, first, self._known_ms(queue.topic))
             return None
         if epoch < stream.epoch:
             raise producer_fenced(*queue, stream.epoch)
@@ -204,7 +167,7 @@ class ProducerSequences(SnapshotState):
             stream = self._streams.get(key)
             _, epoch, first = sequence
             if stream is not None:
-                last_epoch, batches = stream
+                last_epoch, batches, _ = stream
                 last_first, count, _, _, _, stamp = batches[-1]
                 if epoch == last_epoch and first == last_first + count and stamp >= since_ms:
                     streams.append(stream)
@@ -213,7 +176,7 @@ class ProducerSequences(SnapshotState):
                     return None
             if first:
                 return None
-            streams.append(Stream.of(epoch))
+            streams.append(Stream(epoch, ()))
         return NextBatches(sequences, chosen, keys, streams)
 
     def remember(self, queue: QueueKey, sequence: ProducerSequence, batch: StoredBatch) -> None:
@@ -221,7 +184,7 @@ class ProducerSequences(SnapshotState):
         key = (sequence.producer_id, *queue)
         stream = self._streams.get(key)
         if stream is None or stream.epoch != sequence.epoch:
-            stream = Stream.of(sequence.epoch)
+            stream = Stream(sequence.epoch, ())
         self._note((key,), (stream,), (batch,))
 
     def remember_all(self, batches: NextBatches, appended: Appended) -> None:
@@ -256,10 +219,10 @@ class ProducerSequences(SnapshotState):
         self, keys: Sequence[StreamKey], streams: Sequence[Stream], rows: Iterable[StoredBatch]
     ) -> None:
         """Note stored batches of streams, which are the last ones used now."""
-        known, pop = self._streams, self._streams.pop
-        for key, (epoch, batches), row in zip(keys, streams, rows, strict=True):
+        known, pop, caller = self._streams, self._streams.pop, self._user()
+        for key, (epoch, batches, user), row in zip(keys, streams, rows, strict=True):
             pop(key, None)
-            known[key] = _stream((epoch, (*batches[1 - BATCHES_KEPT :], row)))
+            known[key] = _stream((epoch, (*batches[1 - BATCHES_KEPT :], row), user or caller))
         self.change_count += len(keys)
         self._make_room()
 
@@ -302,6 +265,10 @@ class ProducerSequences(SnapshotState):
             if self._streams.get(key) is stream:
                 self._forget([key])
             yield None
+        since_ms = self.matters_since_ms
+        for owner, last_used_ms in list(self._crowded_out_ms.items()):
+            if last_used_ms < since_ms:
+                del self._crowded_out_ms[owner]
 
     def forget_topics(self, topics: Container[str]) -> Iterator[None]:
         """Forget the streams of deleted topics; yields once for each that is examined."""
@@ -317,17 +284,16 @@ class ProducerSequences(SnapshotState):
     def clear(self) -> None:
         """Forget everything."""
         self._streams.clear()
-        self._crowded_out_ms = 0
+        self._crowded_out_ms.clear()
 
     def copied(self) -> Document:
         """Copy everything."""
-        streams = self._streams.copy()
+        streams, crowded_out_ms = self._streams.copy(), self._crowded_out_ms.copy()
 
         def contents() -> dict[str, Any]:
             return {
-                "streams": [
-                    [*key, stream.epoch, stream.batches] for key, stream in streams.items()
-                ],
+                "streams": [[*key, *stream] for key, stream in streams.items()],
+                "crowdedOut": [[*owner, used_ms] for owner, used_ms in crowded_out_ms.items()],
             }
 
         return contents
@@ -335,20 +301,41 @@ class ProducerSequences(SnapshotState):
     def take_over(self, contents: Mapping[str, Any]) -> None:
         """Restore the state from what ``copied`` made."""
         streams: dict[StreamKey, Stream] = {}
-        for producer_id, topic, queue_id, epoch, rows in contents["streams"]:
-            stream = Stream.of(int(epoch), [StoredBatch(*map(int, row)) for row in rows])
-            if not stream.batches:
+        # Snapshots of older versions have no users, and do not say what was crowded out.
+        for producer_id, topic, queue_id, epoch, rows, *user in contents["streams"]:
+            batches = tuple(starmap(StoredBatch, (map(int, row) for row in rows)))
+            if not batches:
                 raise ValueError("a stream without batches")
+            stream = Stream(int(epoch), batches, *map(str, user))
             streams[int(producer_id), str(topic), int(queue_id)] = stream
         self._streams = streams
-        if len(streams) >= self._stream_count_max:
+        found = contents.get("crowdedOut")
+        if found is not None:
+            self._crowded_out_ms = {(str(user), str(topic)): int(ms) for user, topic, ms in found}
+        elif len(streams) >= self._stream_count_max:
             # Others may be gone already, all of them unused for longer.
-            self._crowded_out_ms = next(iter(streams.values())).last_used_ms
+            self._crowded_out_ms = {_EVERYBODY: next(iter(streams.values())).last_used_ms}
 
     def _make_room(self) -> None:
+        """Forget streams of whoever has most: a tenth at once, since all are looked at."""
         while len(self._streams) > self._stream_count_max:
-            stream = self._streams.pop(next(iter(self._streams)))
-            self._crowded_out_ms = max(self._crowded_out_ms, stream.last_used_ms)
+            counts = Counter(map(owner_of, self._streams, self._streams.values()))
+            (owner, count), *_ = counts.most_common(1)
+            theirs = (
+                key for key, stream in self._streams.items() if owner_of(key, stream) == owner
+            )
+            for key in list(islice(theirs, max(1, count // 10))):
+                used_ms = self._streams.pop(key).last_used_ms
+                self._crowded_out_ms[owner] = max(self._crowded_out_ms.get(owner, 0), used_ms)
+
+    def _known_ms(self, topic: str) -> int:
+        """How long it is known that a stream of the caller to a topic, which is not, was not used.
+
+        What others had crowded out was theirs.
+        """
+        owners = (self._user(), ""), ("", topic), _EVERYBODY
+        used_ms = max(self._crowded_out_ms.get(owner, 0) for owner in owners)
+        return min(max(0, self._now_ms() - used_ms - 1), self._known_ms_max(topic))
 
     def _known_ms_max(self, topic: str) -> int:
         """For how long at most it is known what was stored: not before the topic's deletion."""

@@ -30,8 +30,7 @@ from ariane_broker.rpc.translation.wire_time import time_of
 from ariane_record.layout import Host
 from ariane_record.single.message_id import offset_message_ids
 from ariane_record.single.recall_handle import RecallHandle
-from ariane_servicekit.rpc.calls import current_caller
-from ariane_servicekit.security.caller import CallerKind
+from ariane_servicekit.security.gate.asking import user_name
 
 _AGENT_KEY: Final = "user-agent"
 
@@ -116,7 +115,7 @@ class SendServicer(SendServiceServicer):
             if key == _AGENT_KEY:
                 agent = str(value)
                 break
-        self._producers.note(born_host, agent, sent, _user)
+        self._producers.note(born_host, agent, sent, user_name)
 
     def _add_messages(
         self,
@@ -173,12 +172,6 @@ def _counts(rows: Rows) -> Iterable[tuple[str, int]]:
     if rows.table is None:
         return ()
     return zip(rows.topics, rows.table.counts, strict=True)
-
-
-def _user() -> str:
-    """The user that the call is made for; empty if not known."""
-    caller = current_caller()
-    return caller.name if caller is not None and caller.kind is CallerKind.USER else ""
 
 
 async def _answer_later(
