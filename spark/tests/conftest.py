@@ -121,6 +121,8 @@ class MemoryCluster:
         return self.uncertain
 
     def away_brokers(self, topic: str) -> frozenset[str]:
+        if topic not in self.topics():
+            raise RouteNotFound(f"no broker carries {topic}")
         return self.away.get(topic, frozenset())
 
     def group_offsets(self, group: str, queues) -> dict[MessageQueue, int]:

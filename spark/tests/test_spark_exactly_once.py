@@ -436,6 +436,37 @@ def test_what_cannot_be_obeyed_is_refused_before_anything_is_staged(spark, write
     assert text in str(refusal.value)
 
 
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"topic": "nowhere"}, "no live broker has topic nowhere.* ariane topic create nowhere"),
+        (
+            {"onBadRow": "deadLetter", "deadLetterTopic": "nowhere"},
+            "no live broker has topic nowhere",
+        ),
+        ({"sinkBrokers": "broker-z"}, "has no queue to write on broker-z"),
+    ],
+)
+def test_a_write_to_a_topic_that_is_not_there_is_refused_before_tasks_start(
+    spark, write, topic, options, text
+):
+    with pytest.raises(AnalysisException, match=text):
+        write(numbers(spark, 0, 3), **{"topic": topic, **options})
+
+
+@pytest.mark.slow
+def test_a_stream_to_a_topic_that_is_not_there_runs_no_task(copy, tmp_path):
+    @f.udf("binary", useArrow=False)
+    def told(body):
+        (tmp_path / "a task ran").touch()
+        return body
+
+    with pytest.raises(StreamingQueryException, match="no live broker has topic nowhere"):
+        copy("nowhere", transform=lambda rows: rows.withColumn("body", told("body")))
+
+    assert not (tmp_path / "a task ran").exists()
+
+
 @pytest.mark.slow
 def test_a_broker_without_the_topic_is_named(spark, write):
     frame = spark.createDataFrame([("x", "nowhere")], "body string, topic string")

@@ -99,18 +99,18 @@ class DefaultSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """The writer for a table, which appends its rows to topics."""
-        from ariane_spark.calls.connection import check_name_servers
+        from ariane_spark.calls.connection import check_target
         from ariane_spark.sink.batch_writer import batch_writer
 
         writer = batch_writer(self.options, schema, overwrite=overwrite)
-        check_name_servers(self.options)
+        check_target(self.options)
         return writer
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name.
         """The writer for a stream, which appends its rows to topics."""
-        from ariane_spark.calls.connection import check_name_servers
+        from ariane_spark.calls.connection import check_target
         from ariane_spark.sink.batch_writer import stream_writer
 
         writer = stream_writer(self.options, schema, overwrite=overwrite)
-        check_name_servers(self.options)
+        check_target(self.options)
         return writer

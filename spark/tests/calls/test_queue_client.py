@@ -23,7 +23,7 @@ from ariane_servicekit.running.processes import LocalCluster
 from ariane_spark.calls import connection, queue_client
 from ariane_spark.calls.cluster import Fetch
 from ariane_spark.calls.connection import (
-    check_name_servers,
+    check_target,
     connect_once,
     connect_transactions_once,
 )
@@ -327,6 +327,6 @@ def test_a_process_has_one_connection_to_each_broker_whatever_it_does(
             assert sum(kept.latest for kept in connect_once(options).bounds([topic]).values()) == 40
     writing = {"deliveryGuarantee": "exactly-once", "writeId": f"w-{topic}"}
     calls = connect_transactions_once(write_options(given | writing))
-    check_name_servers(given)
+    check_target(given | writing)
     assert calls.home_of(Sink(f"write/{topic}", topic)) in {"broker-a", "broker-b"}
     assert [now - then for now, then in zip(connections_to(brokers), before, strict=True)] == [1, 1]

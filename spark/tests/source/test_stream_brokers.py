@@ -205,6 +205,27 @@ def test_a_queue_fewer_is_no_loss_once_it_is_read(cluster, drained, reader_with)
     assert after["orders"]["broker-b"] == {"0": 7, "1": 4, "done": [0]}
 
 
+def test_a_loss_that_was_accepted_once_is_none_later(cluster, drained, reader_with):
+    """A query that was stopped while its broker was drained and removed cannot know its end."""
+    del cluster.queues[drained]
+    start = through_spark(offsets(broker_a=5, broker_b=7))
+    with pytest.raises(DataLost, match="was stopped when its broker was drained"):
+        reader_with().latestOffset(start, ALL)
+
+    accepted = through_spark(reader_with(failOnDataLoss="false").latestOffset(start, ALL))
+
+    assert accepted == DONE
+    assert reader_with().latestOffset(accepted, ALL) is accepted
+    cluster.away["orders"] = frozenset({"broker-b"})
+    reader = reader_with()
+    reader.prepareForTriggerAvailableNow()
+    with pytest.raises(DataLost):  # It left undrained, and may have got more.
+        reader.latestOffset(accepted, ALL)
+    cluster.add("orders", "broker-b", 0, 9)
+    cluster.closed.clear()
+    assert reader_with().latestOffset(accepted, ALL) == offsets(broker_a=5, broker_b=9)
+
+
 @pytest.mark.slow
 def test_a_broker_that_is_drained_and_stopped_ends_no_stream(tmp_path, monkeypatch):
     """Neither the one that runs nor the one that is started from its checkpoint."""

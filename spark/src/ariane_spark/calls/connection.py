@@ -11,17 +11,24 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from ariane_record.encoding.kept_memory import keep_freed_memory
+from ariane_sdk.errors import RouteNotFound
 from ariane_spark.calls.batch_transactions import WRITE_POLICY, BatchTransactions
 from ariane_spark.calls.channels import Channels
 from ariane_spark.calls.cluster import Cluster
 from ariane_spark.calls.queue_client import QueueClient
 from ariane_spark.calls.repetition import Repetition
 from ariane_spark.calls.routes import LiveBrokers, Routes
+from ariane_spark.calls.sink_batches import Sink
 from ariane_spark.calls.spared_modules import spare_modules
 from ariane_spark.calls.task_spans import span_provider
+from ariane_spark.errors import QueueNotFound
 from ariane_spark.options.access_options import JobAccess, given_access, scope_of
 from ariane_spark.options.options import ReadOptions
-from ariane_spark.options.write_options import WriteOptions
+from ariane_spark.options.write_options import (
+    WriteOptions,
+    without_those_of_spark,
+    write_options,
+)
 
 if TYPE_CHECKING:
     from ariane_sdk.sync import Producer
@@ -58,23 +65,42 @@ def connect_once(options: ReadOptions) -> Cluster:
     )
 
 
-def check_name_servers(given: Mapping[str, str]) -> None:
-    """Check on the driver that a write can find brokers, before tasks wait for them.
+def check_target(given: Mapping[str, str]) -> None:
+    """Check on the driver that a write can find its place, before tasks wait or fail for it.
 
     Args:
         given: The user's options.
 
     Raises:
         ArianeError: No name server answers, now or before; or what answers is none.
+        QueueNotFound: Exactly once, a topic does not exist, or takes no messages.
     """
-    access, endpoints = given_access(given), given["endpoints"]
+    options, access = write_options(without_those_of_spark(given)), given_access(given)
 
     def ask() -> LiveBrokers:
-        names = ",".join(map(str.strip, endpoints.split(",")))
-        routes = Routes(names, _channels_of(access), timeout_s=FIRST_ANSWER_S_MAX)
+        routes = Routes(options.endpoints, _channels_of(access), timeout_s=FIRST_ANSWER_S_MAX)
         return Repetition(WRITE_POLICY).ask(routes.brokers)
 
-    _once("check", (endpoints, access), ask)
+    _once("check", (options.endpoints, access), ask)
+    if options.exactly_once:  # Otherwise the first message may create a topic.
+        calls = _once(
+            "checked transactions",
+            (options.endpoints, access),
+            lambda: BatchTransactions(options.endpoints, channels=_channels_of(access)),
+        )
+        _check_topics(options, calls)
+
+
+def _check_topics(options: WriteOptions, calls: BatchTransactions) -> None:
+    sink = Sink("", options.topic, options.sink_brokers)
+    for topic in filter(None, (options.topic, options.dead_letter_topic)):
+        try:
+            calls.write_queues(sink, topic)
+        except RouteNotFound as error:
+            raise QueueNotFound(
+                f"no live broker has topic {topic}, and a write exactly once creates none:"
+                f" ariane topic create {topic}"
+            ) from error
 
 
 def connect_producer_once(options: WriteOptions) -> Producer:

@@ -11,9 +11,9 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from ariane_spark.errors import ArianeSparkError, OptionError, OptionIllegal, SparkTooOld
 from ariane_spark.options.given_options import check_known
-from ariane_spark.options.option_table import OPTIONS_OF_SPARK, Use
+from ariane_spark.options.option_table import Use
 from ariane_spark.options.options import read_options
-from ariane_spark.options.write_options import write_options
+from ariane_spark.options.write_options import without_those_of_spark, write_options
 
 SPARK_VERSION_MIN: Final = (4, 1)
 
@@ -78,7 +78,7 @@ def check_given(given: Mapping[str, str]) -> None:
     Raises:
         OptionError: They are valid for none; the error of the likeliest use.
     """
-    some = {name: value for name, value in given.items() if name.lower() not in OPTIONS_OF_SPARK}
+    some = without_those_of_spark(given)
     if PROVIDER in {name.lower() for name in some}:
         raise OptionIllegal(
             PROVIDER, f"comes from CREATE TABLE without columns; {_OF_TABLES}, or use a view"

@@ -11,7 +11,7 @@ from ariane_spark.errors import OptionIllegal
 from ariane_spark.options.access_options import NO_ACCESS, JobAccess, access_options
 from ariane_spark.options.endpoint_options import endpoints_of, otlp_endpoint_of
 from ariane_spark.options.given_options import GivenOptions
-from ariane_spark.options.option_table import Use
+from ariane_spark.options.option_table import OPTIONS_OF_SPARK, Use
 
 BATCH_BYTES_MIN: Final = 64 << 10
 BATCH_BYTES_MAX: Final = 3 << 20
@@ -85,6 +85,11 @@ class WriteOptions:
     """The collector that gets spans; empty: none."""
     access: JobAccess = NO_ACCESS
     """TLS and credentials."""
+
+
+def without_those_of_spark(given: Mapping[str, str]) -> dict[str, str]:
+    """The options of the user, without those that Spark adds for writers of streams."""
+    return {name: value for name, value in given.items() if name.lower() not in OPTIONS_OF_SPARK}
 
 
 def write_options(given: Mapping[str, str]) -> WriteOptions:

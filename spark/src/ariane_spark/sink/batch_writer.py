@@ -20,8 +20,11 @@ from ariane_spark.calls.connection import connect_producer_once
 from ariane_spark.calls.sink_batches import micro_batch_of_task
 from ariane_spark.errors import OptionIllegal, RowIllegal
 from ariane_spark.options.access_options import rights_to_write
-from ariane_spark.options.option_table import OPTIONS_OF_SPARK
-from ariane_spark.options.write_options import WriteOptions, write_options
+from ariane_spark.options.write_options import (
+    WriteOptions,
+    without_those_of_spark,
+    write_options,
+)
 from ariane_spark.records.bad_rows import RowRefused, RowSieve, raise_refusals, refused
 from ariane_spark.records.rows import IdentitySeed, RowPlan, row_refusal
 from ariane_spark.sink.exactly_once import ExactlyOnceStreamWriter, ExactlyOnceWriter
@@ -163,11 +166,7 @@ def stream_writer(
         OptionError: An option is illegal.
         SchemaIllegal: A column cannot be written, or the body is missing.
     """
-    options = _for_tasks(
-        write_options(
-            {name: value for name, value in given.items() if name.lower() not in OPTIONS_OF_SPARK}
-        )
-    )
+    options = _for_tasks(write_options(without_those_of_spark(given)))
     if overwrite:
         raise OptionIllegal("outputMode", "a topic is only appended to; use outputMode('append')")
     if options.write_id is not None:

@@ -35,7 +35,8 @@ class DataLossPolicy:
         """
         self._report(
             f"{queue}: no live broker offers this queue, which was to be read from {position} on;"
-            " its topic was deleted, or its broker is away"
+            " its topic was deleted, or its broker is away, or the query was stopped when its"
+            " broker was drained and removed"
         )
 
     def brokers_away(self, topic: str, broker_names: Iterable[str]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Final
 
 from ariane_sdk import MessageQueue
@@ -25,7 +25,30 @@ class LeftBrokers:
         self._since_s: dict[str, float] = {}
         self._closed: set[MessageQueue] = set()
 
-    def may_return(self, queue: MessageQueue, catalog: QueueCatalog) -> bool:
+    def lost(
+        self,
+        missing: Iterable[MessageQueue],
+        done: Container[MessageQueue],
+        catalog: QueueCatalog,
+        *,
+        run_ends: bool,
+    ) -> frozenset[MessageQueue]:
+        """The missing queues with which messages may be missing, and which are not waited for.
+
+        Args:
+            missing: Queues that no broker offers now.
+            done: Queues that took no more messages and were read to their ends.
+            catalog: Knows who left.
+            run_ends: Whether the run ends at what is there now: it would lack what comes back.
+        """
+        return frozenset(
+            queue
+            for queue in missing
+            if not (queue in done and self.is_out_of_service(queue, catalog))
+            and (run_ends or not self._may_return(queue, catalog))
+        )
+
+    def _may_return(self, queue: MessageQueue, catalog: QueueCatalog) -> bool:
         """Whether a queue is missing because its broker left lately, and may soon be back.
 
         Name servers tell who left undrained; who was drained before, this has seen.

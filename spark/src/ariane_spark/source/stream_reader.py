@@ -150,12 +150,14 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         bounds = self._handed_out(begin, epochs, bounds)
         self._check_epochs(begin, epochs, bounds)
         new = {queue: kept.earliest for queue, kept in bounds.items() if queue not in begin}
-        end = self._ends(begin | new, bounds, were_done)
+        end = self._ends(begin | new, bounds)
+        gone = self._gone(begin, bounds, were_done)
         if not isinstance(limit, ReadAllAvailable):
             if self._target is None and not self._patience.is_over(backlog_of(begin, bounds)):
                 return start
             end = limited(begin | new, end, bounds, limit, self._options.trigger)
-        done = done_by(end, bounds, were_done)
+        # A loss that is accepted now is none for a later run that accepts none.
+        done = done_by(end, bounds, were_done | gone)
         if end == begin and done == were_done:
             return start
         self._patience.begin_anew()
@@ -208,38 +210,39 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 start[queue] = min(max(start[queue], kept.earliest), kept.latest)
         return start
 
-    def _ends(
+    def _ends(self, begin: Positions, bounds: Mapping[MessageQueue, Bounds]) -> Positions:
+        """The present readable end of each queue; of one that is not there, where it was read."""
+        self._left.are_there(bounds)
+        for queue, position in begin.items():
+            if not self._options.selection.selects(queue):
+                self._loss.queue_left(queue, position)
+            elif queue in bounds and bounds[queue].latest < position:
+                self._loss.queue_shrunk(queue, position, bounds[queue])
+        return begin | {queue: kept.latest for queue, kept in bounds.items()}
+
+    def _gone(
         self,
         begin: Positions,
         bounds: Mapping[MessageQueue, Bounds],
         done: Container[MessageQueue],
-    ) -> Positions:
-        """The present readable end of each queue."""
-        ends = {}
-        self._left.are_there(bounds)
-        for queue, kept in bounds.items():
-            ends[queue] = kept.latest
-            if kept.latest < begin[queue]:
-                self._loss.queue_shrunk(queue, begin[queue], kept)
-        for queue, position in begin.items():
-            if not self._options.selection.selects(queue):
-                self._loss.queue_left(queue, position)
-                ends[queue] = position
-            elif queue not in bounds:
-                if self._is_lost(queue, is_done=queue in done):
-                    self._loss.queue_gone(queue, position)
-                ends[queue] = position  # It may come back; until then its position stays.
-        return ends
+    ) -> frozenset[MessageQueue]:
+        """The queues that went with brokers out of service; only if losses are no errors.
 
-    def _is_lost(self, queue: MessageQueue, *, is_done: bool) -> bool:
-        """Whether messages may be missing with a queue, and are not waited for."""
-        if queue.topic in self._uncertain:
-            return False  # Name servers do not know all brokers right after their start.
-        cluster = self._connect(self._options)
-        if is_done and self._left.is_out_of_service(queue, cluster):
-            return False
-        # A run that ends would lack what comes back later.
-        return self._target is not None or not self._left.may_return(queue, cluster)
+        Raises:
+            DataLost: There is one, and a loss ends the query.
+        """
+        selects, cluster = self._options.selection.selects, self._connect(self._options)
+        missing = [
+            queue
+            for queue in begin
+            # Name servers do not know all brokers right after their start.
+            if queue not in bounds and selects(queue) and queue.topic not in self._uncertain
+        ]
+        run_ends = self._target is not None
+        gone = self._left.lost(missing, done, cluster, run_ends=run_ends)
+        for queue in gone:
+            self._loss.queue_gone(queue, begin[queue])
+        return frozenset(each for each in gone if self._left.is_out_of_service(each, cluster))
 
     def _handed_out(
         self, begin: Positions, epochs: LogEpochs, bounds: dict[MessageQueue, Bounds]
