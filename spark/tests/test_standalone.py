@@ -1,4 +1,4 @@
-"""On a cluster of Spark's own: a master and two workers, each a process."""
+"""On a cluster of Spark's own: a master and four workers, each a process."""
 
 import json
 import textwrap
@@ -7,8 +7,8 @@ import pytest
 
 from ariane_sdk import Message
 
-# Six JVMs start for it: on two cores that others use too, that alone may take a minute.
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(400)]
+# Ten JVMs start for it: on two cores that others use too, that alone may take minutes.
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 
 JOB = textwrap.dedent(
     """
@@ -23,6 +23,10 @@ JOB = textwrap.dedent(
         settings={
             "spark.executor.memory": "512m",
             "spark.executor.cores": "1",
+            # Tasks wait until all executors are there, however long that takes.
+            "spark.cores.max": "4",
+            "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+            "spark.scheduler.maxRegisteredResourcesWaitingTime": "240s",
             "spark.executor.extraJavaOptions": options,
             "spark.driver.extraJavaOptions": options,
         },
@@ -44,7 +48,8 @@ JOB = textwrap.dedent(
         .select("body", "tag", "messageGroup")
     )
     query = (
-        stream.writeStream.foreachBatch(ariane_spark.foreach_batch_writer(endpoints, target))
+        stream.writeStream.format("ariane")
+        .options(endpoints=endpoints, topic=target, deliveryGuarantee="exactly-once")
         .option("checkpointLocation", folder)
         .trigger(availableNow=True)
         .start()
@@ -61,7 +66,12 @@ JOB = textwrap.dedent(
 )
 
 
-def test_topics_are_read_and_written_by_two_workers(
+@pytest.fixture
+def worker_count():
+    return 4
+
+
+def test_topics_are_read_and_written_exactly_once_by_four_workers(
     master, processes, local_cluster, new_topic, producer, tmp_path
 ):
     source, target = new_topic(), new_topic()
@@ -82,4 +92,4 @@ def test_topics_are_read_and_written_by_two_workers(
         )
     )
 
-    assert told == {"rows": 2000, "executors": 2, "copied": list(range(2000))}
+    assert told == {"rows": 2000, "executors": 4, "copied": list(range(2000))}

@@ -70,17 +70,37 @@ class CopyingQuery:
         names = (path.name for path in (self.checkpoint / "commits").glob("*"))
         return max(map(int, filter(str.isdigit, names)), default=-1)
 
-    async def is_refused(self, until):
-        """Start, wait until it is told that its micro-batch is another one, and kill it."""
+    async def go_on(self, until, checkpoint=None, *, rows=20, name="itself"):
+        """Have it go on from a checkpoint, its own unless told, by micro-batches of some rows."""
+        place = str(checkpoint or self.checkpoint)
+        await self._order(until, {"checkpoint": place, "rows": rows, "name": name})
+
+    async def pause(self, until):
+        """Have it stop its query, and wait."""
+        await self._order(until, {"checkpoint": None})
+
+    async def _order(self, until, order):
+        (self.faults / "obeyed").unlink(missing_ok=True)
+        (self.faults / "next").write_text(json.dumps(order))
+        (self.faults / "next").rename(self.faults / "order")
+
+        async def obeyed():
+            self.check_alive()
+            return (self.faults / "obeyed").exists()
+
+        await until(obeyed, seconds=STEP_S)
+
+    async def is_refused(self, until, name):
+        """Wait until it is told that its micro-batch is another one; and have it wait then."""
+        text = f"refused as {name}: micro-batch"
 
         async def refused():
             self.check_alive()
-            return "refused: micro-batch" in self.log_path.read_text()
+            return text in self.log_path.read_text()
 
-        await self.start()
         await until(refused, seconds=STEP_S)
-        await self.kill()
-        said = self.log_path.read_text()
+        await self.pause(until)
+        said = self.log_path.read_text().partition(text)[2]
         assert "was committed before, with other rows" in said
         assert "start the query with a new checkpoint" in said
 

@@ -4,6 +4,7 @@ Every third row is for some seconds later, and says in a property for when.
 
 ``faults/armed`` names a fault and how many commits to let pass before; whoever strikes renames it.
 What fails within the process is started again by it; ``kill -9`` is up to the test.
+``faults/order`` has it go on from another checkpoint, or wait for the next order, in the same JVM.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ import os
 import re
 import signal
 import sys
+import time
 from pathlib import Path
 
+import pyspark
 from pyspark import TaskContext
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as f
@@ -50,6 +53,11 @@ def die():
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def parent_of(process):
+    """The process that started another one."""
+    return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+
+
 def stumbling(batches):
     """The rows of a task that fails, or is killed, when it has written some of them."""
     for batch in batches:
@@ -58,6 +66,9 @@ def stumbling(batches):
             raise RuntimeError("failed in write")
         if strikes("worker"):
             die()
+        if strikes("executor"):
+            # Its JVM started the process that forks workers.
+            os.kill(parent_of(os.getppid()), signal.SIGKILL)
 
 
 class StumblingWriter(DataSourceStreamArrowWriter):
@@ -121,45 +132,89 @@ def some_for_later(rows):
     )
 
 
-def main(endpoints, source, target, folder):
-    folder = Path(folder)
-    spark = session(
+def spark_of(folder):
+    """A session with two executors, each a JVM; where they run is theirs alone."""
+    home = folder / "home"
+    if not home.exists():
+        home.mkdir()
+        for path in Path(pyspark.__file__).parent.iterdir():
+            (home / path.name).symlink_to(path)
+    os.environ["SPARK_HOME"] = str(home)
+    short_lived = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    return session(
         "copying",
-        master="local[2,4]",
+        master="local-cluster[2,1,768]",
         settings={
+            "spark.executor.memory": "768m",
             "spark.local.dir": str(folder / "local"),
             "spark.sql.warehouse.dir": str(folder / "warehouse"),
             "spark.sql.shuffle.partitions": "4",
             "spark.sql.adaptive.enabled": "true",
             "spark.speculation": "true",
-            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            "spark.driver.extraJavaOptions": short_lived,
+            "spark.executor.extraJavaOptions": short_lived,
         },
     )
-    spark.dataSource.register(StumblingSource)
+
+
+def started(spark, endpoints, source, target, order):
+    """The query that copies; None where it is to wait."""
+    if order["checkpoint"] is None:
+        return None
     rows = (
         spark.readStream.format("ariane")
         .options(endpoints=endpoints, topic=source)
-        .options(startingOffsets="earliest", maxOffsetsPerTrigger="20")
+        .options(startingOffsets="earliest", maxOffsetsPerTrigger=str(order["rows"]))
         .load()
         # Dealt out by a shuffle, which adaptive execution merges as it likes.
         .repartition(f.col("tag"))
     )
+    return (
+        some_for_later(rows)
+        .writeStream.format("stumbling")
+        .options(endpoints=endpoints, topic=target, deliveryGuarantee="exactly-once")
+        .option("checkpointLocation", order["checkpoint"])
+        .trigger(processingTime="100 milliseconds")
+        .start()
+    )
+
+
+def next_order(query):
+    """Wait until the query has failed, or another order is there: the order, or none."""
     while True:
-        query = (
-            some_for_later(rows)
-            .writeStream.format("stumbling")
-            .options(endpoints=endpoints, topic=target, deliveryGuarantee="exactly-once")
-            .option("checkpointLocation", str(folder / "checkpoint"))
-            .trigger(processingTime="100 milliseconds")
-            .start()
-        )
+        if query is None:
+            time.sleep(0.1)
+        elif query.awaitTermination(0.1):
+            return None
         try:
-            query.awaitTermination()
+            text = (FAULTS / "order").read_text()
+        except FileNotFoundError:
+            continue
+        if query is not None:
+            query.stop()
+        return json.loads(text)
+
+
+def main(endpoints, source, target, folder):
+    folder = Path(folder)
+    spark = spark_of(folder)
+    spark.dataSource.register(StumblingSource)
+    order = {"checkpoint": str(folder / "checkpoint"), "rows": 20, "name": "itself"}
+    given = None
+    while True:
+        query = started(spark, endpoints, source, target, order)
+        if given is not None:
+            (FAULTS / "order").rename(FAULTS / "obeyed")
+        try:
+            given = next_order(query)
+            order = given or order
         except StreamingQueryException as failure:
             text = str(failure)
             refusal = re.search(r"BatchDiffers: ([^\n]+)", text)
             said = refusal[1] if refusal else text.partition("Traceback")[0][:200]
-            print("refused:" if refusal else "again:", said.replace("\n", " "), flush=True)
+            what = f"refused as {order['name']}:" if refusal else "again:"
+            print(what, said.replace("\n", " "), flush=True)
+            given = None
             replay = re.search(r"replay before (\d+)", text)
             if replay and int(replay[1]):
                 forget_batch(folder / "checkpoint", int(replay[1]) - 1)
