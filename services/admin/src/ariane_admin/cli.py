@@ -15,6 +15,7 @@ from ariane_admin.errors import CommandFailed, say_error
 from ariane_admin.lazy_group import LazyGroup
 from ariane_admin.name_completion import NameType
 from ariane_admin.terminal.exits import ExitStatus
+from ariane_admin.terminal.interruption import interruptible_imports
 from ariane_admin.terminal.standard_streams import drop_output, settle
 
 _EXAMPLES = """\b
@@ -118,7 +119,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     settle()
     try:
-        return _run(given)
+        with interruptible_imports():
+            return _run(given)
     except Exception as error:
         if "--trace" in given:
             raise

@@ -52,5 +52,5 @@ def test_a_cluster_that_is_away_is_in_it_as_errors(ariane, tmp_path):
 
 def test_a_file_that_cannot_be_written_is_named(ariane, tmp_path):
     target = tmp_path / "missing" / "bundle.tar.gz"
-    line = ariane("debug", "bundle", "-f", str(target), status=ExitStatus.FAILED)
+    line = ariane("debug", "bundle", "-f", str(target), status=ExitStatus.USAGE)
     assert str(target) in line

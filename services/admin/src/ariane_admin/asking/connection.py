@@ -12,6 +12,7 @@ import click
 from click.core import ParameterSource
 
 from ariane_admin.asking.contexts import ContextInUse
+from ariane_admin.terminal.interruption import as_usual
 
 DEFAULT_NAME_SERVERS = "127.0.0.1:9876"
 """The name server of ``ariane dev``."""
@@ -116,6 +117,7 @@ def run_async(work: Coroutine[Any, Any, _Result]) -> _Result:
     Raises:
         KeyboardInterrupt: After either signal.
     """
+    as_usual()
     try:
         return asyncio.run(_until_terminated(work))
     except asyncio.CancelledError:

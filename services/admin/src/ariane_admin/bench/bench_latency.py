@@ -42,8 +42,12 @@ class LatencyFigures:
     """From when it was due to its acknowledgement."""
 
 
-class _Ticker(threading.Thread):
-    """Calls back on the loop every millisecond: the loop's own timers are rounded up to that."""
+class Ticker(threading.Thread):
+    """Calls back on the loop every millisecond: the loop's own timers are rounded up to that.
+
+    A loop that is late gets one call for all the milliseconds that it missed. Hundreds would fill
+    the pipe that wakes it, which then has no room for the signal of Ctrl-C.
+    """
 
     def __init__(self, begin_ns: int, ticks: int, due: Callable[[], None]) -> None:
         super().__init__(name="ticker", daemon=True)
@@ -52,19 +56,28 @@ class _Ticker(threading.Thread):
         self._due = due
         self._loop = asyncio.get_running_loop()
         self._stopped = threading.Event()
+        self._waits = False
 
     def run(self) -> None:
+        """Call back until all ticks have passed, or until it is stopped."""
         for tick in range(self._ticks):
             rest_s = (self._begin_ns - time.monotonic_ns()) / 1e9 + tick * _TICK_S
             if rest_s > 0:
                 time.sleep(rest_s)
             if self._stopped.is_set():
                 return
-            self._loop.call_soon_threadsafe(self._due)
+            if not self._waits:
+                self._waits = True
+                self._loop.call_soon_threadsafe(self._call)
 
     def stop(self) -> None:
-        """Stop the calls."""
+        """Stop the calls, for good when it returns: the loop may close then."""
         self._stopped.set()
+        self.join()
+
+    def _call(self) -> None:
+        self._waits = False
+        self._due()
 
 
 class Schedule:
@@ -95,7 +108,7 @@ class Schedule:
         """Send all, then wait for every outcome; returns failures, and the largest lateness."""
         self._begin_ns = time.monotonic_ns() + round(_LEAD_S * 1e9)
         ticks = round(self._bodies.count / self._rate / _TICK_S) + 2
-        ticker = _Ticker(self._begin_ns, ticks, self._send_due)
+        ticker = Ticker(self._begin_ns, ticks, self._send_due)
         ticker.start()
         try:
             while not self._all_sent.is_set():

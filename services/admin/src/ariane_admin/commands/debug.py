@@ -21,6 +21,7 @@ from ariane_admin.asking.options import question_options
 from ariane_admin.counted import counted
 from ariane_admin.errors import CommandFailed
 from ariane_admin.terminal.exits import ExitStatus
+from ariane_admin.terminal.named_files import FileToWrite
 from ariane_admin.terminal.output import Output
 from ariane_admin.terminal.progress import progress
 from ariane_servicekit.observability.passwords import without_passwords
@@ -52,7 +53,7 @@ class Kept(NamedTuple):
     "--file",
     "-f",
     "target",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=FileToWrite(),
     help="File to write; by default ariane-debug-TIME.tar.gz in the current folder.",
 )
 @click.option(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from pathlib import Path
 from typing import TextIO
 
 import click
@@ -19,19 +21,20 @@ from ariane_admin.errors import CommandFailed
 from ariane_admin.terminal.client_warnings import say_warning
 from ariane_admin.terminal.confirmation import confirm, yes_option
 from ariane_admin.terminal.exits import ExitStatus
+from ariane_admin.terminal.named_files import FileToWrite
 from ariane_admin.terminal.output import Output, Row, output_option
 
 
 @click.command("export")
 @click.option(
     "--to",
-    "file",
-    type=click.File("w", encoding="utf-8", lazy=False),
+    "target",
+    type=FileToWrite(allow_dash=True),
     default="-",
     help="File to write; standard output by default.",
 )
 @admin_option
-def export(*, file: TextIO, admin: str) -> None:
+def export(*, target: Path, admin: str) -> None:
     """Write the definitions of all topics and groups as JSON.
 
     The export fails if a broker does not answer, as an incomplete export would look complete.
@@ -55,7 +58,9 @@ def export(*, file: TextIO, admin: str) -> None:
     for name in answer.uneven_names:
         say_warning(f"{name} differs between brokers: exported as on the first one")
     row = MessageToDict(answer.definitions, preserving_proto_field_name=True)
-    file.write(json.dumps(row, indent=2, ensure_ascii=False) + "\n")
+    # Only now: an older export under this name stays if there is no new one.
+    with click.open_file(os.fspath(target), "w", encoding="utf-8") as file:
+        file.write(json.dumps(row, indent=2, ensure_ascii=False) + "\n")
 
 
 @click.command("import")

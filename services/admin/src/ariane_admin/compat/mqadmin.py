@@ -7,7 +7,8 @@ The table is ``mqadmin.toml``. A line of it is a command with gaps::
 ``{t}`` is the value of mqadmin's ``-t``, or ``TOPIC``, its name, if ``-t`` was not given;
 ``{p:permission}`` is a value with another spelling here; a part in brackets is left out if one of
 its gaps has no value. ``{NAME}`` is a value that mqadmin does not have. A line that begins with
-``d=true:`` is used only if ``-d`` has that value, one with ``!i:`` only without ``-i``.
+``d=true:`` is used only if ``-d`` has that value, one with ``!i:`` only without ``-i``. A line with
+``{r:resource}`` is said once for each resource that mqadmin's list has.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from importlib.resources import files
 from types import MappingProxyType
 from typing import Final
 
+from ariane_admin.compat.rocketmq_acl import ACTIONS, RESOURCES
+
 _GAP: Final = re.compile(r"\{(?P<name>\w+)(?::(?P<kind>\w+))?\}")
 _CONDITION: Final = re.compile(r"(?P<terms>!?[a-z](?:=\w+)?(?:\|!?[a-z](?:=\w+)?)*): ")
 _OPTIONAL: Final = re.compile(r" \[(?P<inside>[^]]*)\]")
@@ -33,6 +36,9 @@ _NEWEST: Final = "-1"
 NAME_SERVERS: Final = "n"
 _EVERY_COMMANDS: Final = MappingProxyType({NAME_SERVERS: "namesrvAddr"})
 """Options of all commands of mqadmin."""
+
+_NOT_ASKING_NAME_SERVERS: Final = frozenset({"access", "credential", "definition", "store", "user"})
+"""Groups of our commands without that option: they ask admin, or nobody."""
 
 _TYPES: Final = re.compile(r"\+message\.type=(\w+)")
 _OUR_TYPES: Final = frozenset({"normal", "fifo", "delay", "transaction"})
@@ -84,8 +90,12 @@ class Spelling:
             ValueError: An option is not one of the command, or has no value.
         """
         given = self._values(arguments)
-        meant = (_meant(line, given) for line in self.ours)
-        return [_filled(line, given, self.options) for line in meant if line]
+        return [
+            _filled(line, values, self.options)
+            for line in (_meant(line, given) for line in self.ours)
+            if line
+            for values in _by_resource(line, given)
+        ]
 
     def _values(self, arguments: Sequence[str]) -> dict[str, str]:
         """The values of a command line by letter."""
@@ -152,6 +162,17 @@ def _holds(term: str, given: Mapping[str, str]) -> bool:
     return holds != term.startswith("!")
 
 
+def _by_resource(line: str, given: Mapping[str, str]) -> list[Mapping[str, str]]:
+    """The values, for each resource of the list that the line has a gap for."""
+    gaps = (gap["name"] for gap in _GAP.finditer(line) if gap["kind"] in {"resource", "on"})
+    letter = next(gaps, "")
+    return (
+        [{**given, letter: one} for one in _resources(given[letter])]
+        if letter in given
+        else [given]
+    )
+
+
 def _filled(line: str, given: Mapping[str, str], names: Mapping[str, str]) -> str:
     """A command of ``ariane`` with its gaps filled."""
 
@@ -166,7 +187,9 @@ def _filled(line: str, given: Mapping[str, str], names: Mapping[str, str]) -> st
         return f" {part['inside']}" if given.keys() >= set(gaps) else ""
 
     filled = re.sub(r" +", " ", _GAP.sub(fill, _OPTIONAL.sub(keep, line)))
-    if NAME_SERVERS in given and NAME_SERVERS not in names:
+    group = filled.rpartition(" | ")[2].split()[1]
+    takes_it = NAME_SERVERS not in names and group not in _NOT_ASKING_NAME_SERVERS
+    if NAME_SERVERS in given and takes_it:
         filled += f" --name-servers {shlex.quote(given[NAME_SERVERS].replace(';', ','))}"
     return filled
 
@@ -210,6 +233,44 @@ def _tags(value: str) -> str:
     return " ".join(f"--tag {shlex.quote(tag)}" for tag in tags if tag not in {"", "*"})
 
 
+def _user(value: str) -> str:
+    """The user of a subject such as ``User:alice``."""
+    return shlex.quote(value.rpartition(":")[2])
+
+
+def _actions(value: str) -> str:
+    """Our words for actions such as ``Pub,Sub``."""
+    words = (ACTIONS.get(each.strip().upper(), (each.strip(),)) for each in value.split(","))
+    return shlex.quote(",".join(dict.fromkeys(each.lower() for found in words for each in found)))
+
+
+def _resources(value: str) -> list[str]:
+    """Kind and name of each resource of a list such as ``Topic:order*,Group:*``."""
+    found = []
+    for each in value.split(","):
+        kind, _, name = each.strip().partition(":")
+        kinds = RESOURCES.get("ANY" if kind == "*" else kind.upper(), (kind,))
+        found += [one if one == "cluster" else f"{one} {name or '*'}" for one in kinds]
+    return found
+
+
+def _resource(value: str) -> str:
+    kind, _, name = value.partition(" ")
+    return f"{shlex.quote(kind)} {shlex.quote(name)}" if name else shlex.quote(kind)
+
+
+def _on(value: str) -> str:
+    """Options of a list for one resource."""
+    kind, _, name = value.partition(" ")
+    chosen = f"--resource {shlex.quote(kind)}"
+    return chosen if name in {"", "*"} else f"{chosen} --name {shlex.quote(name)}"
+
+
+def _networks(value: str) -> str:
+    """Options for addresses such as ``10.1.0.7,10.2.0.0/16``."""
+    return " ".join(f"--from {shlex.quote(each.strip())}" for each in value.split(","))
+
+
 _KINDS: Final[Mapping[str, Callable[[str], str]]] = MappingProxyType(
     {
         "plain": shlex.quote,
@@ -220,6 +281,11 @@ _KINDS: Final[Mapping[str, Callable[[str], str]]] = MappingProxyType(
         "setting": lambda value: shlex.quote(_SETTINGS.get(value, value)),
         "settings_value": lambda value: shlex.quote(_SETTINGS_VALUES.get(value, value)),
         "type": _type,
+        "user": _user,
+        "actions": _actions,
+        "resource": _resource,
+        "on": _on,
+        "networks": _networks,
         "tags": _tags,
     }
 )

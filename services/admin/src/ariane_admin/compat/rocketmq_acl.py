@@ -14,6 +14,7 @@ import yaml
 
 from ariane.common.v1 import access_rules_pb2 as rules_pb
 from ariane_admin.errors import CommandFailed
+from ariane_admin.terminal.exits import ExitStatus
 from ariane_admin.users.entry_text import entry_of
 
 ACTIONS: Final = {
@@ -94,7 +95,9 @@ def imported(text: str) -> Imported:
         # Never the text around it: plain_acl.yml is full of secrets.
         mark = getattr(error, "problem_mark", None)
         where = "" if mark is None else f", see line {mark.line + 1}"
-        raise CommandFailed(f"the file is neither YAML nor a list of mqadmin{where}") from None
+        raise CommandFailed(
+            f"the file is neither YAML nor a list of mqadmin{where}", ExitStatus.USAGE
+        ) from None
     if isinstance(content, Mapping) and isinstance(content.get("accounts"), list):
         return _of_accounts(content)
     if isinstance(content, Mapping):
@@ -103,7 +106,9 @@ def imported(text: str) -> Imported:
         isinstance(each, Mapping) and "subject" in each for each in content
     ):
         return _of_subjects(content)
-    raise CommandFailed("the file has neither accounts (ACL 1.0) nor subjects (ACL 2.0)")
+    raise CommandFailed(
+        "the file has neither accounts (ACL 1.0) nor subjects (ACL 2.0)", ExitStatus.USAGE
+    )
 
 
 def _listed(value: Any, name: str) -> list[Any]:
@@ -113,7 +118,7 @@ def _listed(value: Any, name: str) -> list[Any]:
         CommandFailed: It is something else; the text has nothing of it, which may be a secret.
     """
     if value and not isinstance(value, list):
-        raise CommandFailed(f"{name} of the file is no list")
+        raise CommandFailed(f"{name} of the file is no list", ExitStatus.USAGE)
     return value or []
 
 
@@ -125,7 +130,7 @@ def _objects(value: Any, name: str) -> list[Mapping[str, Any]]:
     """
     listed = _listed(value, name)
     if not all(isinstance(each, Mapping) for each in listed):
-        raise CommandFailed(f"{name} of the file is no list of objects")
+        raise CommandFailed(f"{name} of the file is no list of objects", ExitStatus.USAGE)
     return listed
 
 

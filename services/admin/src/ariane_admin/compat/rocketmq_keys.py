@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from ariane_admin.errors import CommandFailed
+from ariane_admin.terminal.exits import ExitStatus
 
 
 class RocketmqKey(NamedTuple):
@@ -35,7 +36,7 @@ def keys_of(text: str) -> list[RocketmqKey]:
     accounts = _accounts_of(text)
     found = list(_of_lines(text) if accounts is None else _of_accounts(accounts))
     if len({key.access_key for key in found}) < len(found):
-        raise CommandFailed("the file has an access key twice")
+        raise CommandFailed("the file has an access key twice", ExitStatus.USAGE)
     return found
 
 
@@ -57,7 +58,9 @@ def _of_accounts(accounts: list[Any]) -> Iterator[RocketmqKey]:
         known = account if isinstance(account, Mapping) else {}
         access_key, secret_key = known.get("accessKey"), known.get("secretKey")
         if not access_key or not secret_key:
-            raise CommandFailed(f"account {number} has no accessKey and secretKey")
+            raise CommandFailed(
+                f"account {number} has no accessKey and secretKey", ExitStatus.USAGE
+            )
         yield RocketmqKey(str(access_key), str(secret_key))
 
 
@@ -67,7 +70,8 @@ def _of_lines(text: str) -> Iterator[RocketmqKey]:
         access_key, _, secret_key = (part.strip() for part in entry.partition(":"))
         if entry and not (access_key and secret_key):
             raise CommandFailed(
-                f"line {number} is no ACCESS_KEY:SECRET_KEY, and the file no plain_acl.yml"
+                f"line {number} is no ACCESS_KEY:SECRET_KEY, and the file no plain_acl.yml",
+                ExitStatus.USAGE,
             )
         if entry:
             yield RocketmqKey(access_key, secret_key)

@@ -1,10 +1,12 @@
 """``ariane bench`` against a real cluster, with few messages."""
 
+import asyncio
 import gc
 
 import pytest
 
 from ariane_admin.bench.bench_bodies import BenchBodies
+from ariane_admin.bench.bench_latency import Ticker
 from ariane_admin.bench.bench_works import seconds_of
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_sdk import Producer
@@ -114,6 +116,15 @@ def test_bodies_that_are_missing_repeated_or_altered_are_told():
     assert bodies.missing_count == 1 + 2 + 2
     assert bodies.repeated_count == 1
     assert bodies.altered_count == 2
+
+
+async def test_a_loop_that_is_late_is_woken_once_and_not_for_each_millisecond():
+    calls = []
+    ticker = Ticker(0, 1000, lambda: calls.append(1))
+    ticker.start()
+    ticker.join()  # All of them pass while the loop does nothing but wait here.
+    await asyncio.sleep(0)
+    assert calls == [1]
 
 
 def test_help_has_examples(ariane):

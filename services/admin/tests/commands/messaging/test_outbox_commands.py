@@ -43,7 +43,7 @@ def test_a_mistyped_path_of_a_database_is_refused_and_makes_no_file(capfd, tmp_p
     path = tmp_path / "shpo.db"
     more = ["--yes"] if command == "requeue" else []
     arguments = ["outbox", command, "shop", "--database", f"sqlite:///{path}", *more]
-    assert main(arguments) == ExitStatus.NOT_FOUND
+    assert main(arguments) == ExitStatus.USAGE
     [line] = capfd.readouterr().err.splitlines()
     assert f"there is no file {path}" in line
     assert not path.exists()

@@ -15,7 +15,7 @@ def test_a_user_lives(ariane, ariane_json, admin_beside):
         *("anna", "normal", True),
         ["ops"],
     )
-    ariane("user", "create", "anna", status=ExitStatus.FAILED)
+    ariane("user", "create", "anna", status=ExitStatus.REFUSED)
     assert ariane_json("user", "update", "anna", "--disable", "--no-roles")["enabled"] is False
     assert ariane_json("user", "show", "anna")["roles"] == []
     assert [row["user"] for row in ariane_json("user", "list")] == ["anna"]
@@ -91,13 +91,13 @@ def test_a_key_is_made_once_and_its_private_half_stays(ariane, ariane_json, admi
     key = KeyFile(path)()
     assert key.credential_id == made["credential"]
     before = path.read_bytes()
-    assert "never overwritten" in ariane(*words, status=ExitStatus.FAILED)
+    assert "never overwritten" in ariane(*words, status=ExitStatus.USAGE)
     assert path.read_bytes() == before
     [listed] = ariane_json("credential", "list", "anna")
     assert {"user": "anna", **listed} == made
     ariane("credential", "delete", "anna", made["credential"], "--yes")
     gone = ariane(
-        "credential", "delete", "anna", made["credential"], "--yes", status=ExitStatus.FAILED
+        "credential", "delete", "anna", made["credential"], "--yes", status=ExitStatus.NOT_FOUND
     )
     assert "has no credential" in gone
     assert ariane_json("credential", "list", "anna") == []

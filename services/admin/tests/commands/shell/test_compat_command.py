@@ -50,24 +50,34 @@ def test_every_spelling_is_a_command_of_ours_with_options_that_it_has():
             words = shlex.split(re.sub(r"[][]", "", said.rpartition(" | ")[2]))
             assert words.pop(0) == "ariane"
             command, rest = command_of(words)
-            known = {option for each in command.params for option in each.opts}
-            options = {word for word in rest if word.startswith("-")}
+            known = {
+                option for each in command.params for option in (*each.opts, *each.secondary_opts)
+            }
+            options = {word for word in rest if word.startswith("-") and word != "-"}
             assert options <= known, (spelling.name, line)
 
 
 SAMPLES = {
+    "actions": ["Pub,Sub", "All", "Create, Update,List"],
     "attributes": ["+message.type=FIFO", "+a=b,-c"],
     "beginTimestamp": ["currentTimeMillis", "1676730526212", "2026-01-31#10:00:00:000"],
     "consumeEnable": ["true", "false"],
     "count": ["7"],
+    "decision": ["Allow", "Deny"],
     "endTimestamp": ["currentTimeMillis", "1676730526212", "2026-01-31#10:00:00:000"],
     "filename": ["-"],
     "key": ["flushDiskType"],
     "messageSize": ["1024"],
     "perm": ["2", "4", "6"],
+    "resource": ["Topic:order*", "Group:billing", "Cluster:main", "*"],
+    "resources": ["Topic:*", "Topic:order*,Group:billing", "Cluster:main", "*"],
     "size": ["1024"],
+    "sourceIp": ["192.168.1.7", "192.168.1.7,10.0.0.0/8"],
+    "subject": ["User:alice"],
     "subExpression": ["*", "TagA || TagB"],
     "timestamp": ["now", "currentTimeMillis", "1676730526212", "2026-01-31#10:00:00:000"],
+    "userStatus": ["enable", "disable"],
+    "userType": ["Super", "Normal"],
     "value": ["ASYNC_FLUSH"],
 }
 """Values as RocketMQ's own help names them; numbers and names for all others."""
@@ -100,7 +110,7 @@ def test_each_option_of_rocketmqs_help_is_known_and_each_line_is_a_command(name,
     # All options at once, and each left out; with each value that the help names.
     for number in range(4):
         for chosen in (letters, *([one for one in letters if one != out] for out in letters)):
-            words = []
+            words = ["-n", "127.0.0.1:9876"]
             for letter in chosen:
                 option = options[letter].removesuffix("!")
                 words.append(f"-{letter}" if len(letter) == 1 else f"--{letter}")
@@ -146,6 +156,32 @@ def test_each_option_of_rocketmqs_help_is_known_and_each_line_is_a_command(name,
         ("consumerProgress", "group list"),
         ("queryMsgById -i 7F00", "message show 7F00"),
         ("updateBrokerConfig -k flushDiskType -v SYNC_FLUSH", "broker set BROKER flush_mode=sync"),
+        (
+            "createUser -b 10.0.0.1:10911 -u rocketmq -p hush -t Super",
+            (
+                "user create rocketmq --super\n"
+                "echo rocketmq:hush | ariane credential import-rocketmq -"
+            ),
+        ),
+        ("createUser -u alice", "user create alice"),
+        ("updateUser -u alice -s disable", "user update alice --disable"),
+        (
+            "createAcl -s User:alice -r Topic:order*,Group:* -a Pub,Sub -i 10.0.0.7 -d Allow",
+            (
+                "access grant alice publish,subscribe topic 'order*' --from 10.0.0.7\n"
+                "ariane access grant alice publish,subscribe group '*' --from 10.0.0.7"
+            ),
+        ),
+        (
+            "createAcl -s User:alice -r Cluster:main -a List -d Deny",
+            "access grant alice get cluster --deny",
+        ),
+        (
+            "deleteAcl -s User:alice -r Topic:orders -n 10.0.0.1:9876",
+            "access revoke alice publish,subscribe,create,update,delete,get topic orders",
+        ),
+        ("listAcl -r Topic:orders", "access list --resource topic --name orders"),
+        ("exportMetadata -n 10.0.0.1:9876", "definition export"),
     ],
 )
 def test_no_option_is_lost(said, words, line):

@@ -94,7 +94,7 @@ def _subject(filter_or_file: str) -> TryFilterRequest:
             return TryFilterRequest(module=module_in(path))
     if "@" not in filter_or_file:
         raise CommandFailed(
-            f"{filter_or_file} is neither a file nor NAME@VERSION", ExitStatus.NOT_FOUND
+            f"{filter_or_file} is neither a file nor NAME@VERSION", ExitStatus.USAGE
         )
     return TryFilterRequest(filter=Uploaded(filter_or_file).filter_version)
 

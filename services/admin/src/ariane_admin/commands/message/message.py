@@ -21,6 +21,7 @@ from ariane_admin.messages.start_position import MomentType
 from ariane_admin.messages.stored_messages import BodyForm, message_row, shortened
 from ariane_admin.servicers.message.message_search import MessageSearch
 from ariane_admin.terminal.exits import ExitStatus
+from ariane_admin.terminal.named_files import FileToWrite
 from ariane_admin.terminal.output import Output, first_of
 from ariane_admin.times import timestamp_of
 from ariane_record.errors import RecallHandleIllegal
@@ -45,7 +46,7 @@ _MESSAGE_NOT_FOUND = "MESSAGE_NOT_FOUND"
 )
 @click.option(
     "--save-body",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FileToWrite(),
     help="Write the raw body to this file instead of showing it.",
 )
 @question_options

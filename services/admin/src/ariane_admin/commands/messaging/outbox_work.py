@@ -146,7 +146,7 @@ def _check_file(url: URL) -> None:
     if url.get_backend_name() != "sqlite" or not path or path.startswith((":memory:", "file:")):
         return
     if not Path(path).is_file():
-        raise CommandFailed(f"--database: there is no file {path}", ExitStatus.NOT_FOUND)
+        raise CommandFailed(f"--database: there is no file {path}", ExitStatus.USAGE)
 
 
 def _hint_of_tables(engine: Engine) -> str:

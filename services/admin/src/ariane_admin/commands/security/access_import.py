@@ -20,6 +20,7 @@ from ariane_admin.asking.connection import run_async
 from ariane_admin.compat.rocketmq_acl import ImportedUser, imported
 from ariane_admin.terminal.client_warnings import say_warning
 from ariane_admin.terminal.confirmation import dry_run_option
+from ariane_admin.terminal.named_files import text_of
 from ariane_admin.terminal.output import Output, output_option
 from ariane_admin.users.entry_text import entry_row
 from ariane_sdk.errors import CallError
@@ -44,7 +45,7 @@ def import_rules(*, file: TextIO, dry_run: bool, admin: str, output: Output) -> 
       ariane access import plain_acl.yml --dry-run
       ariane access import acls.txt
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
-    found = imported(file.read())
+    found = imported(text_of(file))
     for left_out in found.left_out:
         say_warning(f"not taken over: {left_out}")
     if not dry_run:

@@ -23,6 +23,8 @@ from ariane_admin.asking.connection import run_async
 from ariane_admin.compat.rocketmq_keys import keys_of
 from ariane_admin.errors import CommandFailed
 from ariane_admin.terminal.confirmation import confirm, yes_option
+from ariane_admin.terminal.exits import ExitStatus
+from ariane_admin.terminal.named_files import FileToWrite, text_of
 from ariane_admin.terminal.output import Output, output_option
 from ariane_admin.times import moment_text
 from ariane_sdk.errors import CallError
@@ -33,7 +35,7 @@ _DAY_S: Final = 86_400
 
 
 @click.command()
-@click.argument("file", type=click.Path(dir_okay=False))
+@click.argument("file", type=FileToWrite())
 @click.option("--user", required=True, help="The user that the key belongs to.")
 @click.option(
     "--id",
@@ -46,7 +48,7 @@ _DAY_S: Final = 86_400
 @output_option
 def create(
     *,
-    file: str,
+    file: Path,
     user: str,
     credential_id: str | None,
     days: int | None,
@@ -87,8 +89,7 @@ def create(
     head = f"Private key of ArianeMQ. Keep it secret.\n{names}"
 
     # The file first: a key that nobody has would be of no use.
-    path = Path(file)
-    _write_once(path, head.encode() + private)
+    _write_once(file, head.encode() + private)
     try:
         made = changed_by_admin(
             admin,
@@ -97,7 +98,7 @@ def create(
         ).credential
     except CallError as error:
         if not error.outcome_unknown:
-            path.unlink()
+            file.unlink()
         raise
     text = f"{file} proves that its owner is {user}: credential {made.credential_id}"
     output.done(text, {"user": user, **_row(made)})
@@ -120,7 +121,7 @@ def import_rocketmq(*, file: TextIO, user: str | None, admin: str, output: Outpu
       ariane credential import-rocketmq plain_acl.yml
       ariane credential import-rocketmq keys --user billing
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
-    keys = keys_of(file.read())
+    keys = keys_of(text_of(file))
     if not is_loopback(admin) and tls_files(None) is None:
         raise CommandFailed(
             f"secret keys are not sent in plain text, and {admin} is another machine: give --tls-ca"
@@ -186,7 +187,7 @@ def delete(*, user: str, credential_id: str, yes: bool, admin: str, output: Outp
         user_pb.DeleteCredentialRequest(user=user, credential_id=credential_id),
     )
     if not answer.known:
-        raise CommandFailed(f"{user} has no credential {credential_id}")
+        raise CommandFailed(f"{user} has no credential {credential_id}", ExitStatus.NOT_FOUND)
     row = {"user": user, "credential": credential_id, "deleted": True}
     output.done(f"credential {credential_id} of {user} is deleted", row)
 
@@ -210,6 +211,8 @@ def _write_once(path: Path, content: bytes) -> None:
         with open(handle, "wb") as opened:  # noqa: PTH123 - of a handle.
             opened.write(content)
     except FileExistsError:
-        raise CommandFailed(f"{path} is there already; a key is never overwritten") from None
+        raise CommandFailed(
+            f"{path} is there already; a key is never overwritten", ExitStatus.USAGE
+        ) from None
     except OSError as error:
         raise CommandFailed(f"{path} cannot be written: {error.strerror}") from None

@@ -10,7 +10,6 @@ from pathlib import Path
 import click
 
 from ariane_admin.errors import CommandFailed
-from ariane_admin.terminal.exits import ExitStatus
 from ariane_admin.terminal.output import Output, output_option
 from ariane_servicekit.security.caller import MemberKind
 from ariane_servicekit.security.tls.certificate_folder import (
@@ -128,7 +127,7 @@ def init(
 
 
 @click.command()
-@click.argument("path", type=click.Path())
+@click.argument("path", type=click.Path(exists=True, readable=True))
 @output_option
 def show(*, path: str, output: Output) -> None:
     """List the certificates in PATH, a folder of ariane tls or a file, and when they end.
@@ -142,15 +141,13 @@ def show(*, path: str, output: Output) -> None:
         place = Path(path)
         if place.is_dir():
             found = list(CertificateFolder(place).rows())
-        elif place.is_file():
-            found = list(certificate_rows(place.name, place.read_bytes()))
         else:
-            raise CommandFailed(f"{place} is not there", ExitStatus.NOT_FOUND)
+            found = list(certificate_rows(place.name, place.read_bytes()))
     output.rows(_COLUMNS, [_row(row) for row in found])
 
 
 @click.command()
-@folder_argument
+@click.argument("folder", type=click.Path(exists=True, file_okay=False))
 @click.option(
     "--within",
     "within_days",

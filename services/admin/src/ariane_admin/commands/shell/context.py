@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import click
 
@@ -16,11 +15,10 @@ from ariane_admin.asking.contexts import (
     load_contexts,
     save_contexts,
 )
-from ariane_admin.errors import CommandFailed
 from ariane_admin.terminal.output import Output, output_option
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
-_FILE = click.Path(dir_okay=False, resolve_path=True)
+_FILE = click.Path(exists=True, dir_okay=False, readable=True, resolve_path=True)
 _COLUMNS = ("current", "context", "name_servers", "checker", "admin")
 
 
@@ -83,9 +81,6 @@ def add(
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     given = {NAME_SERVERS: name_servers, CHECKER: checker, ADMIN: admin, **files}
     places = {place: address for place, address in given.items() if address is not None}
-    for file in filter(None, files.values()):
-        if not Path(file).is_file():
-            raise CommandFailed(f"{file} is not there")
     contexts = load_contexts().with_context(name, places)
     save_contexts(contexts)
     output.done(
