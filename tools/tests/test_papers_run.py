@@ -92,8 +92,8 @@ def test_programs_for_beginners_run_as_they_stand(cluster, tmp_path, monkeypatch
     done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "no such account" in done.stdout
-    # The one of the transaction, too.
-    assert "2 sent back" in done.stdout
+    # The one of the transaction, too, if it came before the program ended.
+    assert re.search(r"\b[12] sent back; 0 were sent back before; 0 failed", done.stdout)
 
 
 def free_ports() -> dict[int, int]:

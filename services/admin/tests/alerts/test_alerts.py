@@ -102,7 +102,7 @@ async def test_what_is_watched_is_told(admin, browser):
     assert not (await stub.ListAlerts(alert_pb.ListAlertsRequest(figure=LAG))).alerts
     page = await browser.get("/alerts")
     assert "Replicas out of sync" in page.text
-    assert "No webhook is called" in page.text
+    assert "Nobody is told of alerts" in page.text
 
 
 def test_alerts_are_listed_by_the_command(admin_beside, ariane, ariane_json, cluster):

@@ -55,8 +55,7 @@ async def test_every_page_answers_closed_to_strangers(browser, topic):
         "/audit/{sequence:int}": "/audit/77777",
         "/filters/{name}/{version}": "/filters/none/0123456789ab",
     }
-    statuses = {"/groups/nobody": 404, "/client?id=nobody": 409, "/audit/77777": 404}
-    statuses["/transactions"] = 501
+    statuses = {"/groups/nobody": 404, "/client?id=nobody": 404, "/audit/77777": 404}
     statuses["/filters/none/0123456789ab"] = {404, 503}  # Other tests start FilterServers.
     for pattern in PAGES:
         path = paths.get(pattern, pattern)
@@ -68,6 +67,32 @@ async def test_every_page_answers_closed_to_strangers(browser, topic):
         assert {page.headers[name] for name in HEADERS} == set(HEADERS.values())
     assert (await browser.get("/nowhere")).status_code == 404
     assert "color-scheme" in (await browser.get("/static/console.css")).text
+
+
+@pytest.mark.parametrize(
+    ("path", "section"),
+    [
+        ("/groups/nobody", "/groups"),
+        ("/messages?topic=adm-none", "/messages"),
+        ("/dead-letters?group=nobody", "/dead-letters"),
+    ],
+)
+async def test_what_does_not_work_leads_back_to_its_section(browser, path, section):
+    page = await browser.get(path)
+    assert page.status_code == 404
+    assert f'<a href="{section}" data-key="' in page.text
+    heading = page.text.partition("<h1>")[2].partition("</h1>")[0]
+    assert f'href="{section}"' in heading
+
+
+async def test_processes_that_are_not_there_are_told_and_others_shown(browser):
+    assert "knows no transaction checker" in (await browser.get("/transactions")).text
+    page = await browser.get("/settings?service=txn-checker")
+    assert page.status_code == 200
+    assert "There is no txn-checker in this cluster." in page.text
+    assert 'option value="broker"' in page.text
+    gone = await browser.get("/client?id=nobody")
+    assert "No client of this id is attached" in gone.text
 
 
 async def test_a_body_is_decoded_and_never_becomes_a_script(browser, topic):
@@ -115,7 +140,9 @@ async def test_a_topics_own_retention_is_shown_and_changed(browser):
     await browser.change("/topics/delete", topic="adm-kept")
 
 
-async def test_limits_are_set_told_to_brokers_and_shown_with_what_is_used(browser, topic, cluster):
+async def test_limits_are_set_told_to_brokers_and_shown_with_what_is_used(
+    browser, topic, cluster, entries
+):
     name = "adm-seen"
     wanted = {"figure": "sent-bytes", "subject": "topic", "name": name, "limit": "1000000"}
     assert (
@@ -139,6 +166,8 @@ async def test_limits_are_set_told_to_brokers_and_shown_with_what_is_used(browse
     gone = await browser.change("/limits/delete", **wanted)
     assert (gone.status_code, "has no quota of sent-bytes" in gone.text) == (409, True)
     assert (await browser.change("/limits/set", **wanted, limit="much")).status_code == 400
+    methods = [each.method.rpartition("/")[2] for each in await entries(resource_name=name)]
+    assert methods == ["SetQuota", "DeleteQuota", "DeleteQuota"]
 
 
 def _rows(page, title):

@@ -49,8 +49,11 @@ def resource_name(request: Message) -> str:
         # A creation has the resource in a field named after its kind.
         if isinstance(value, Message) and (inner := resource_name(value)):
             return inner
-    group = getattr(request, "group", None)
-    return resource_name(group) if isinstance(group, Message) else ""
+    for kind in ("group", "quota"):
+        inner = getattr(request, kind, None)
+        if isinstance(inner, Message):
+            return resource_name(inner)
+    return ""
 
 
 def _without_bodies(value: Any) -> Any:

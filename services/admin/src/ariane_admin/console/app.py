@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from hmac import compare_digest
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -47,6 +48,7 @@ from ariane_admin.console.pages import (
     messages,
     operations,
     overview,
+    settings,
     topics,
     traces,
 )
@@ -99,7 +101,7 @@ PAGES: Final[Mapping[str, Show]] = {
     "/limits": limits.limits,
     "/audit": operations.audit,
     "/audit/{sequence:int}": operations.entry,
-    "/settings": operations.settings,
+    "/settings": settings.settings,
 }
 
 _HERE: Final = Path(__file__).parent
@@ -155,7 +157,7 @@ class Console:
                 Mount("/static", StaticFiles(directory=_HERE / "static")),
                 Route("/dead-letters/export", self._export),
                 Route("/definitions/export", self._definitions),
-                *(Route(path, self._shower(show)) for path, show in PAGES.items()),
+                *(Route(path, self._shower(path, show)) for path, show in PAGES.items()),
                 *(
                     Route(path, self._changer(path, change), methods=["POST"])
                     for path, change in CHANGES.items()
@@ -169,14 +171,15 @@ class Console:
             ],
         )
 
-    def _shower(self, show: Show) -> Callable[[Request], Awaitable[Response]]:
+    def _shower(self, path: str, show: Show) -> Callable[[Request], Awaitable[Response]]:
         async def respond(request: Request) -> Response:
             try:
                 page = await show(self._asker(request), request)
             except AioRpcError as error:
-                page = _failure(error)
+                page = _in_section(path, _failure(error))
             except ValueError as error:
                 page = Page("Not understood", [Notice(str(error), "bad")], status=400)
+                page = _in_section(path, page)
             return self._answer(request, page)
 
         return respond
@@ -290,7 +293,7 @@ class Console:
 
     async def _definitions(self, request: Request) -> Response:
         try:
-            text = await operations.definitions(self._asker(request))
+            text = await settings.definitions(self._asker(request))
         except AioRpcError as error:
             return self._answer(request, _failure(error))
         headers = {**HEADERS, "Content-Disposition": 'attachment; filename="definitions.json"'}
@@ -376,6 +379,17 @@ def _failure(error: AioRpcError) -> Page:
     return Page(
         "That did not work", [Notice(error.details() or str(error.code()), "bad")], status=status
     )
+
+
+def _in_section(path: str, page: Page) -> Page:
+    """A page in place of another one, with the way back to the menu's entry of that."""
+    first = path.split("/")[1]
+    # A client's page is beside the list.
+    names = {f"/{first}", f"/{first}s"}
+    for section, href, _ in SECTIONS:
+        if href in names:
+            return replace(page, section=section, trail=[Cell(section, href)])
+    return page
 
 
 def _not_done(error: NotDone) -> Page:

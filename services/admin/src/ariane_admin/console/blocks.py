@@ -10,7 +10,7 @@ from urllib.parse import quote, urlencode
 from markupsafe import Markup
 
 CellKind: TypeAlias = Literal[
-    "", "number", "number bad", "time", "good", "bad", "warn", "code", "body", "quiet"
+    "", "number", "number bad", "time", "good", "bad", "warn", "code", "body", "text", "quiet"
 ]
 
 

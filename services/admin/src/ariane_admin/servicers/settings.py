@@ -165,7 +165,8 @@ class SettingServicer(SettingServiceServicer):
         missing = set(addresses) - {each.address for each in chosen}
         if missing or not chosen:
             where = f"at {min(missing)}" if missing else "in this cluster"
-            raise field_invalid("addresses", f"there is no {service} {where}")
+            field = "addresses" if missing else "service"
+            raise field_invalid(field, f"names none that is there: there is no {service} {where}")
         return chosen
 
     async def _settings(

@@ -25,7 +25,7 @@ _COLUMNS: Final = ("Figure", "Of", "First", "Last", "Bound", "Raised", "Ended")
 
 def alerts_table(title: str, alerts: Iterable[alert_pb.Alert], more: str = "") -> Table:
     """A table of alerts; ``more`` leads to its next page."""
-    return Table(title, _COLUMNS, [_row(each) for each in alerts], "No alert stands.", more)
+    return Table(title, _COLUMNS, [_row(each) for each in alerts], "No alert is active.", more)
 
 
 def _row(alert: alert_pb.Alert) -> tuple[Cell, ...]:
@@ -38,7 +38,7 @@ def _row(alert: alert_pb.Alert) -> tuple[Cell, ...]:
         figure_value(alert.figure, alert.last_value),
         figure_value(alert.figure, alert.threshold),
         Cell(moment(alert, "raise_time"), kind="time"),
-        Cell(ended, kind="quiet") if ended else Cell("it stands", kind="bad"),
+        Cell(ended, kind="quiet") if ended else Cell("still active", kind="bad"),
     )
 
 

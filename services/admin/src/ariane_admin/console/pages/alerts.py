@@ -36,12 +36,16 @@ async def alerts(ask: Asker, request: Request) -> Page:
         ask(ask.api.alerts.ListAlertRules, alert_pb.ListAlertRulesRequest()),
     )
     search = Form(
-        "", "/alerts", (Input("ended", "Those too that ended", ended, "checkbox"),), "Show", "get"
+        "",
+        "/alerts",
+        (Input("ended", "Also those that have ended", ended, "checkbox"),),
+        "Show",
+        "get",
     )
     table = alerts_table("", answer.alerts, next_page(answer, "alerts", ended=ended))
     rules = Table(
         "What is watched",
-        ("Figure", "Bound", "Out of it for"),
+        ("Figure", "Bound", "For longer than"),
         [
             (
                 Cell(WORDS.get(each.figure, "?")),
@@ -55,6 +59,8 @@ async def alerts(ask: Asker, request: Request) -> Page:
     if watched.webhook:
         hook = Notice("A webhook is called.", "good")
     else:
-        hook = Notice("No webhook is called: alert_webhook names one.", "warn")
+        hook = Notice(
+            "Nobody is told of alerts: admin's setting alert_webhook names a URL to call.", "warn"
+        )
     blocks: list[Block] = [search, table, rules, hook]
     return Page("Alerts", blocks, "Alerts", 5)

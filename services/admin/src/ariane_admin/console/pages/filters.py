@@ -83,6 +83,7 @@ async def one_filter(ask: Asker, request: Request) -> Page:
         Input("name", value=name, kind="hidden"),
         Input("version", value=first.version, kind="hidden"),
     )
+    why = [("Why it is stopped", Cell("; ".join(causes)))] if causes else []
     blocks: list[Block] = [
         *silence(answer),
         Fields(
@@ -91,8 +92,8 @@ async def one_filter(ask: Asker, request: Request) -> Page:
                 ("Version", Cell(first.version, kind="code")),
                 ("Language", Cell(_language(first.language))),
                 ("State", _state(answer.filter)),
-                ("Why it is stopped", Cell("; ".join(causes))),
-                ("Groups that pull through it", Cell(", ".join(_groups(answer.filter)))),
+                *why,
+                ("Groups that pull through it", Cell(", ".join(_groups(answer.filter)) or "none")),
                 ("FilterServers", Cell(", ".join(sorted(answer.filter.filters)), kind="code")),
                 ("Uploaded", Cell(moment(first, "create_time"))),
             ],

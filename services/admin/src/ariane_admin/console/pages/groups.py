@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
+from grpc import StatusCode
+from grpc.aio import AioRpcError
 from starlette.requests import Request
 
 from ariane.admin.v1 import client_service_pb2 as client_pb
@@ -189,16 +191,17 @@ async def clients(ask: Asker, request: Request) -> Page:
 async def client(ask: Asker, request: Request) -> Page:
     """The state that a client reports now."""
     client_id = request.query_params.get("id", "")
-    answer = await ask(
-        ask.api.clients.GetClientState, client_pb.GetClientStateRequest(client_id=client_id)
-    )
+    trail = [Cell("Clients", "/clients")]
+    wanted = client_pb.GetClientStateRequest(client_id=client_id)
+    try:
+        answer = await ask(ask.api.clients.GetClientState, wanted)
+    except AioRpcError as error:
+        if error.code() is not StatusCode.FAILED_PRECONDITION:
+            raise
+        gone = Notice("No client of this id is attached, or none any more.")
+        return Page(client_id or "No client", [gone], "Clients", status=404, trail=trail)
     facts = [(name, Cell(answer.state.facts[name])) for name in sorted(answer.state.facts)]
-    return Page(
-        client_id,
-        [Fields("What it says now", facts)],
-        "Clients",
-        trail=[Cell("Clients", "/clients")],
-    )
+    return Page(client_id, [Fields("What it says now", facts)], "Clients", trail=trail)
 
 
 def _address_of(client: AttachedClient) -> str:

@@ -115,8 +115,8 @@ def _cells(columns: Iterable[str], row: Mapping[str, Any]) -> list[Cell]:
 
 
 def _cell(column: str, value: Any) -> Cell:
-    if value is None or value == "":
-        return Cell("")
+    if value is None:
+        return Cell("", kind="number")
     if column == "part":
         return Cell(f"{value:.0%}", kind="number")
     if column == "broker":

@@ -60,7 +60,7 @@ async def messages(ask: Asker, request: Request) -> Page:
             Input("key", "Key", key, "search"),
             Input("unique_id", "Id", unique_id, "search"),
             Input("begin", "Stored from, UTC", begin, "datetime-local"),
-            Input("end", "until, UTC", end, "datetime-local"),
+            Input("end", "Stored until, UTC", end, "datetime-local"),
         ),
         "Search",
         "get",
@@ -239,7 +239,10 @@ async def delayed(ask: Asker, _request: Request) -> Page:
             )
             for level in waiting.levels
         ]
-    columns = ("Broker", "For a time", "Of a level", "Delivered", "Dropped", "Latest by")
+    columns = (
+        *("Broker", "Due at a time", "Due after a level", "Delivered", "Dropped"),
+        "Late by at most",
+    )
     recall = Form(
         "Take a message back before it is delivered",
         "/delayed/recall",
@@ -293,7 +296,7 @@ def _facts(found: Message) -> list[tuple[str, Cell]]:
         ("Made", Cell(moment(found, "create_time"))),
         ("Stored", Cell(moment(position, "store_time"))),
         ("From", Cell(position.producer_address)),
-        ("Tries", number(position.delivery_attempt)),
+        ("Tries", Cell(str(position.delivery_attempt or ""))),
         ("Body", size(len(found.body))),
     ]
     own = sorted(found.properties.items())
@@ -363,7 +366,11 @@ def _letters(answer: letter_pb.ListDeadLettersResponse, more: str) -> Table:
     rows = [
         (
             Cell(moment(each, "give_up_time"), kind="time"),
-            Cell(_place(each.place), kind="code"),
+            Cell(
+                _place(each.place),
+                to("messages", each.message.topic, each.message.position.message_id),
+                "code",
+            ),
             Cell(each.origin_topic, to("topics", each.origin_topic)),
             Cell(each.reason.lower().replace("_", " ")),
             Cell(each.cause, kind="bad"),

@@ -1,4 +1,4 @@
-"""The pages of processes, transactions, the audit trail, settings and definitions."""
+"""The pages of processes, transactions and the audit trail."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from google.protobuf.json_format import MessageToDict
+from grpc import StatusCode
+from grpc.aio import AioRpcError
 from starlette.requests import Request
 
 from ariane.admin.v1 import audit_service_pb2 as audit_pb
 from ariane.admin.v1 import cluster_service_pb2 as cluster_pb
-from ariane.admin.v1 import definition_service_pb2 as definition_pb
-from ariane.admin.v1 import setting_service_pb2 as setting_pb
 from ariane.admin.v1 import transaction_service_pb2 as transaction_pb
 from ariane.admin.v1.quota_service_pb2 import BrokerQuotaUse
 from ariane.common.v1.quota_pb2 import QuotaUse
-from ariane_admin.console.api import Asker, silence
+from ariane_admin.console.api import Asker
 from ariane_admin.console.blocks import (
     Block,
     Cell,
@@ -39,8 +39,6 @@ from ariane_admin.console.pages.limits import uses_table
 from ariane_admin.console.pages.replicas import replica_blocks
 from ariane_admin.counted import counted
 
-SERVICES: Final = tuple((name, name) for name in ("broker", "namesrv", "txn-checker", "admin"))
-
 _OUTCOMES: Final[dict[int, Cell]] = {
     audit_pb.AUDIT_OUTCOME_BEGUN: Cell("begun, no end", kind="warn"),
     audit_pb.AUDIT_OUTCOME_DONE: Cell("done", kind="good"),
@@ -60,7 +58,8 @@ async def cluster(ask: Asker, request: Request) -> Page:
         *("Broker", "Id", "Address", "Version", "Takes messages", "Led away", "Disk"),
         *("In a second", "Out a second", "Clients", "State"),
     )
-    brokers = Table("Brokers", columns, [_broker_row(each) for each in answer.brokers], more=more)
+    rows = [_broker_row(each) for each in answer.brokers]
+    brokers = Table("Brokers", columns, rows, "No broker is registered.", more)
     names = [
         (
             Cell(each.address, kind="code"),
@@ -73,7 +72,7 @@ async def cluster(ask: Asker, request: Request) -> Page:
         )
         for each in servers.name_servers
     ]
-    name_columns = ("Name server", "Brokers", "Topics at most", "Answers in", "Error")
+    name_columns = ("Name server", "Brokers", "Topics, system's too", "Answers in", "Error")
     servers_table = Table("Name servers", name_columns, names)
     blocks = [brokers, *away_blocks(answer.away_brokers), servers_table]
     return Page("Cluster", blocks, "Cluster", 5)
@@ -125,13 +124,14 @@ def quota_blocks(broker_name: str, uses: Iterable[QuotaUse]) -> Sequence[Block]:
 async def transactions(ask: Asker, request: Request) -> Page:
     """Half messages without an outcome."""
     query = request.query_params
-    parked = query.get("parked", "")
+    parked, chosen = query.get("parked", ""), query.get("id", "")
     asked = transaction_pb.ListTransactionsRequest(
         parked=bool(parked),
         producer_group=query.get("group", ""),
         topic=query.get("topic", ""),
         page_token=query.get("token", ""),
     )
+    given = {"group": asked.producer_group, "topic": asked.topic, "parked": parked}
     search = Form(
         "",
         "/transactions",
@@ -143,10 +143,16 @@ async def transactions(ask: Asker, request: Request) -> Page:
         "Search",
         "get",
     )
-    answer = await ask(ask.api.transactions.ListTransactions, asked)
+    try:
+        answer = await ask(ask.api.transactions.ListTransactions, asked)
+    except AioRpcError as error:
+        if error.code() is not StatusCode.UNIMPLEMENTED:
+            raise
+        none = Notice("Admin knows no transaction checker: its setting checkers names them.")
+        return Page("Transactions", [none], "Transactions")
     rows = [
         (
-            Cell(each.transaction_id, kind="code"),
+            Cell(each.transaction_id, to("transactions", **given, id=each.transaction_id), "code"),
             Cell(each.topic, to("topics", each.topic)),
             Cell(each.producer_group),
             Cell(" ".join(each.keys)),
@@ -157,13 +163,12 @@ async def transactions(ask: Asker, request: Request) -> Page:
         for each in answer.transactions
     ]
     columns = ("Transaction", "Topic", "Producers", "Keys", "Stored", "Asked", "Next question")
-    given = {"group": asked.producer_group, "topic": asked.topic, "parked": parked}
     more = next_page(answer, "transactions", **given)
     decide = Form(
         "End a transaction",
         "/transactions/decide",
         (
-            Input("id", "Transaction", required=True),
+            Input("id", "Transaction", chosen, required=True),
             Input(
                 "outcome",
                 "Outcome",
@@ -175,11 +180,12 @@ async def transactions(ask: Asker, request: Request) -> Page:
         ),
         "End it",
         danger=True,
+        is_open=bool(chosen),
     )
     resume = Form(
         "Have the producers of a parked one asked again",
         "/transactions/resume",
-        (Input("id", "Transaction", required=True),),
+        (Input("id", "Transaction", chosen, required=True),),
         "Ask again",
     )
     table = Table("", columns, rows, "No transaction waits.", more)
@@ -203,6 +209,8 @@ async def audit(ask: Asker, request: Request) -> Page:
     checked = await ask(ask.api.audit.VerifyAuditTrail, audit_pb.VerifyAuditTrailRequest())
     if checked.broken_sequence:
         seal = Notice(f"The trail is broken: {checked.finding}.", "bad")
+    elif not checked.record_count:
+        seal = Notice("The trail is empty.", "good")
     else:
         so_far = " so far" if checked.next_sequence else ""
         seal = Notice(
@@ -212,14 +220,13 @@ async def audit(ask: Asker, request: Request) -> Page:
         )
     rows = [
         (
-            Cell(moment(each, "begin_time"), kind="time"),
-            Cell(each.user or (f"{each.claimed_user} (claimed)" if each.claimed_user else "")),
+            Cell(moment(each, "begin_time"), to("audit", str(each.begin_sequence)), "time"),
+            Cell(_who(each)),
             Cell(each.source_address, kind="code"),
             Cell(each.method.rpartition("/")[2]),
             Cell(each.resource_name),
             _OUTCOMES.get(each.outcome, Cell("?")),
             Cell(each.failure_reason),
-            Cell("see", to("audit", str(each.begin_sequence))),
         )
         for each in answer.entries
     ]
@@ -235,7 +242,7 @@ async def audit(ask: Asker, request: Request) -> Page:
         "get",
     )
     more = next_page(answer, "audit", **given)
-    columns = ("When", "Who", "From", "What", "Of what", "Outcome", "Reason", "")
+    columns = ("When", "Who", "From", "What", "Of what", "Outcome", "Reason")
     table = Table("", columns, rows, "Nothing was changed.", more)
     return Page("Audit trail", [seal, search, table], "Audit")
 
@@ -260,6 +267,7 @@ async def entry(ask: Asker, request: Request) -> Page:
             [
                 ("What", Cell(one.method)),
                 ("Of what", Cell(one.resource_name)),
+                ("Who", Cell(_who(one))),
                 ("From", Cell(one.source_address)),
                 ("Begun", Cell(moment(one, "begin_time"))),
                 ("Ended", Cell(moment(one, "end_time") or "nobody wrote an end")),
@@ -275,70 +283,8 @@ async def entry(ask: Asker, request: Request) -> Page:
     return Page(f"Change {sequence}", blocks, "Audit", trail=trail)
 
 
-async def settings(ask: Asker, request: Request) -> Page:
-    """Settings of all processes, and export and import of definitions."""
-    service = request.query_params.get("service", "broker")
-    api = ask.api
-    answer = await ask(api.settings.ListSettings, setting_pb.ListSettingsRequest(service=service))
-    rows = [
-        (
-            Cell(each.setting.name, kind="code"),
-            Cell(" | ".join(sorted(set(each.values.values())))),
-            Cell(each.setting.default_value),
-            Cell(each.setting.type),
-            Cell("yes", kind="good") if each.setting.dynamic else Cell(""),
-            Cell(each.setting.description, kind="quiet"),
-        )
-        for each in answer.settings
-    ]
-    search = Form(
-        "",
-        "/settings",
-        (Input("service", "Processes", service, "select", SERVICES),),
-        "Show",
-        "get",
-    )
-    changeable = tuple(
-        (s.setting.name, s.setting.name) for s in answer.settings if s.setting.dynamic
-    )
-    columns = ("Setting", "Now", "Default", "Kind", "May change", "Meaning")
-    blocks: list[Block] = [search, *silence(answer), Table("", columns, rows)]
-    if changeable:
-        blocks.append(
-            Form(
-                "Change a setting until the process ends",
-                "/settings/update",
-                (
-                    Input("service", value=service, kind="hidden"),
-                    Input("name", "Setting", changeable[0][0], "select", changeable),
-                    Input("value", "Value", required=True),
-                    Input("address", "Only at this address; empty for all"),
-                ),
-                "Change",
-            )
-        )
-    blocks += [
-        Fields(
-            "Definitions of topics and groups",
-            [("Take them out", Cell("definitions.json", to("definitions", "export")))],
-        ),
-        Form(
-            "Bring definitions in",
-            "/definitions/import",
-            (Input("definitions", "JSON as it was taken out", kind="area", required=True),),
-            "Bring in",
-        ),
-    ]
-    return Page("Settings", blocks, "Settings")
-
-
-async def definitions(ask: Asker) -> bytes:
-    """All topics and groups as JSON."""
-    answer = await ask(
-        ask.api.definitions.ExportDefinitions, definition_pb.ExportDefinitionsRequest()
-    )
-    row = MessageToDict(answer.definitions, preserving_proto_field_name=True)
-    return json.dumps(row, indent=2, ensure_ascii=False).encode() + b"\n"
+def _who(entry: audit_pb.AuditEntry) -> str:
+    return entry.user or (f"{entry.claimed_user} (claimed)" if entry.claimed_user else "")
 
 
 def _broker_row(each: cluster_pb.ClusterBroker) -> tuple[Cell, ...]:

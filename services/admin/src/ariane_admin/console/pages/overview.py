@@ -75,7 +75,7 @@ async def overview(ask: Asker, _request: Request) -> Page:
         for cluster in clusters.clusters:
             blocks += silence(cluster)
             blocks.append(_tiles(cluster))
-        if not clusters.clusters:
+        if not clusters.clusters and not blocks:
             blocks.append(Notice("No broker is registered with the name servers.", "bad"))
     alerts = () if isinstance(standing, Notice) else standing.alerts
     if alerts:

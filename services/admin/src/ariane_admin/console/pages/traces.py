@@ -50,7 +50,7 @@ async def traces(ask: Asker, request: Request) -> Page:
     )
     rows = [_row(trace) for trace in answer.traces]
     more = next_page(answer, "traces", unique_id=unique_id)
-    columns = ("Began", "What", "Group", "Client", "User", "Attempt", "Took", "How", "Trace")
+    columns = ("Began", "What", "Group", "Client", "User", "Attempt", "Took", "Outcome", "Trace")
     table = Table("Its life", columns, rows, "Nobody recorded it.", more)
     return Page("Traces", [search, *silence(answer), table], SECTION)
 
@@ -64,8 +64,8 @@ def _row(trace: message_pb.MessageTrace) -> tuple[Cell, ...]:
         Cell(trace.group),
         Cell(trace.client_id),
         Cell(trace.user),
-        Cell(str(trace.delivery_attempt)),
+        Cell(str(trace.delivery_attempt or ""), kind="number"),
         Cell(took, kind="number"),
-        Cell("well" if good else "not well, or not over", kind="good" if good else "bad"),
+        Cell("done" if good else "failed, or not ended", kind="good" if good else "bad"),
         Cell(trace.trace_id),
     )
