@@ -62,13 +62,36 @@ deleteSubGroup -c DefaultCluster -g compat-trial
 deleteTopic -c DefaultCluster -t compat-new
 """
 """Command lines as they stand in runbooks, each behind what it needs. Not here: updateBrokerConfig,
-whose setting may not change while a broker runs, and exportMetadata, which asks admin."""
+whose setting may not change while a broker runs."""
+
+LINES_FOR_ADMIN = """\
+createUser -b 127.0.0.1:10911 -u compat-rocketmq -p hush -t Super
+createUser -c DefaultCluster -u compat-alice -p hush -t Normal
+updateUser -c DefaultCluster -u compat-alice -p other
+updateUser -c DefaultCluster -u compat-alice -t Normal
+updateUser -c DefaultCluster -u compat-alice -s disable
+updateUser -c DefaultCluster -u compat-alice -s enable
+getUser -c DefaultCluster -u compat-alice
+listUser -c DefaultCluster
+createAcl -c DefaultCluster -s User:compat-alice -r Topic:*,Group:* -a Pub,Sub -i 10.0.0.7 -d Allow
+updateAcl -c DefaultCluster -s User:compat-alice -r Topic:* -a Pub -d Deny
+getAcl -c DefaultCluster -s User:compat-alice
+listAcl -c DefaultCluster -s User:compat-alice
+listAcl -c DefaultCluster -r Topic:orders
+deleteAcl -c DefaultCluster -s User:compat-alice -r Topic:*
+deleteAcl -c DefaultCluster -s User:compat-alice
+deleteUser -c DefaultCluster -u compat-alice
+exportMetadata -c DefaultCluster
+"""
+"""Those that admin carries out."""
 
 
 FOR_GAPS = {"BROKER": "broker-a", "GROUP": "compat-group", "GROUP_NAME": "compat-group"}
 """What people fill in where mqadmin has an address."""
 
 ASKING = {
+    "credential delete": ("--yes",),
+    "user delete": ("--yes",),
     "bench produce": ("--count", "5"),
     "broker clean": ("--yes",),
     "broker drain": ("--yes",),
@@ -94,16 +117,25 @@ def known(ariane, ariane_json, lines):
 
 
 @pytest.mark.slow
-def test_each_printed_command_runs(ariane, capfd, tmp_path, known):
+def test_each_printed_command_runs(capfd, tmp_path, known):
+    assert _wrong(LINES, capfd, tmp_path, known) == []
+
+
+def test_users_and_rules_are_commands_that_run(admin_beside, ariane, capfd, tmp_path):
+    assert _wrong(LINES_FOR_ADMIN, capfd, tmp_path, {}) == []
+
+
+def _wrong(lines, capfd, tmp_path, known):
+    """Which of the printed commands do not run, and what they say."""
     wrong = []
-    for line in LINES.splitlines():
+    for line in lines.splitlines():
         words = [known.get(word, word) for word in shlex.split(line)]
         assert main(["compat", "mqadmin", *words]) == ExitStatus.DONE
         for printed in capfd.readouterr().out.splitlines():
             status, said = _run(printed, capfd, tmp_path)
             if status != ExitStatus.DONE:
                 wrong.append((line, printed, said))
-    assert not wrong, "\n".join(map(repr, wrong))
+    return wrong
 
 
 def _run(printed, capfd, tmp_path):
@@ -115,6 +147,7 @@ def _run(printed, capfd, tmp_path):
     if body:
         text = tmp_path / "body"
         text.write_text(f"{shlex.split(body)[1]}\n")
+        words = [*(word for word in words if word != "-")]
         words.insert(2, str(text))
     words += ASKING.get(path, ())
     words = [FOR_GAPS.get(word, word) for word in words]
