@@ -126,6 +126,9 @@ NAMES = {
     r"\bPERM\b": "read-write",
     r"\bTIMESTAMP\b": "-2h",
     r"\bFILENAME\b": "definitions.json",
+    r"\b(USERNAME|SUBJECT)\b": "anna",
+    r"\bACTIONS\b": "publish",
+    r"\bRESOURCES\b": "topic orders",
     r"\bBODY\b": "hello",
     r"\b(MSG_KEY)\b": "o-4711",
     r"\bBROKER_CONTROLLER_IDS_TO_CLEAN\b": "1",
@@ -214,6 +217,7 @@ FIRST = {
     r"credential create (\S+)": r"rm -f \1",
     r"credential delete (\w+) (\w+)": r"rm -f made.key; ariane credential create made.key"
     r" --user \1 --id \2",
+    r"access revoke anna publish,": "ariane access grant anna PUBLISH topic orders",
     r"access (revoke|test) shop PUBLISH": "ariane access grant shop PUBLISH topic 'order-*'",
     # The last super user stays.
     r"user (update|delete) anna": "ariane user create root --super || true",

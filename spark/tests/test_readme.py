@@ -82,6 +82,7 @@ def blocks(language):
 
 @pytest.mark.slow
 @pytest.mark.spark
+@pytest.mark.timeout(900)
 def test_every_program_runs_as_it_stands(spark, said, producer, reading, capfd):
     for tag in ("created", "created", "paid"):
         producer.send(Message(said.orders, b"an order", tag=tag))
@@ -117,6 +118,7 @@ def test_every_program_runs_as_it_stands(spark, said, producer, reading, capfd):
 
 @pytest.mark.slow
 @pytest.mark.spark
+@pytest.mark.timeout(900)
 def test_every_statement_of_sql_runs_as_it_stands(spark, said, producer, reading):
     producer.send(Message(said.orders, b"an order", tag="created"))
     [script] = blocks("sql")

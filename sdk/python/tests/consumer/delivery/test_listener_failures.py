@@ -53,7 +53,18 @@ def test_the_log_has_the_text_of_a_listener_s_error(tell):
     def fail():
         raise MessagesFailed([], "not to my liking")
 
-    assert tell(fail).getMessage().endswith("from 7 on: not to my liking")
+    told = tell(fail)
+    assert told.getMessage().endswith("from 7 on: not to my liking")
+    # It says what the application meant to say; a cause has a trace.
+    assert told.exc_info is None
+
+    def fail_for_a_cause():
+        try:
+            refuse(1)
+        except ValueError as error:
+            raise MessagesFailed([], "not to my liking") from error
+
+    assert tell(fail_for_a_cause).exc_info is not None
 
 
 def test_many_places_are_not_all_remembered(tell):

@@ -83,7 +83,12 @@ class ListenerFailures:
         failed: Sequence[ReceivedMessage],
         error: Exception,
     ) -> None:
-        """Log one failure as a warning; with the trace if it is the first from its place."""
+        """Log one failure as a warning; with the trace if it is the first from its place.
+
+        A ``MessagesFailed`` of the application's own is what it meant to say: its trace would only
+        show where it said so.
+        """
+        said = isinstance(error, MessagesFailed) and not (error.__cause__ or error.__context__)
         logger.warning(
             "the listener failed with %d of %s of %s from %d on: %s",
             len(failed),
@@ -91,7 +96,7 @@ class ListenerFailures:
             queue,
             failed[0].queue_offset,
             text_of(error, str if isinstance(error, MessagesFailed) else repr),
-            exc_info=error if self._is_new(error) else None,
+            exc_info=error if not said and self._is_new(error) else None,
         )
 
     def _is_new(self, error: Exception) -> bool:
