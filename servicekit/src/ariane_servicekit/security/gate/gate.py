@@ -405,7 +405,7 @@ class Gate:
             self._refuse(call, None, f"{caller.acting} may not act for a super user")
             return None
         if caller.acts_too_far(call.method):
-            self._refuse(call, None, f"{caller.acting} acts for users where they pull")
+            self._refuse(call, None, f"{caller.acting} acts for no user in this method")
             return None
         return caller
 
