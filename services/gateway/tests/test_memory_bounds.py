@@ -1,14 +1,17 @@
 """What one client can have a gateway keep, whatever it says."""
 
 import asyncio
+import ctypes
 import gzip
 import weakref
 from types import SimpleNamespace
 
 import pytest
 
+import ariane_wire
 from apache.rocketmq.v2 import definition_pb2 as dp
 from apache.rocketmq.v2 import service_pb2 as pb
+from apache.rocketmq.v2.service_pb2_grpc import MessagingServiceStub
 from ariane_gateway.app import GatewayApp
 from ariane_gateway.brokers.attachments import BYTES_TOGETHER_MAX, Attachments
 from ariane_gateway.brokers.portrait import Portrait, Wanted
@@ -193,3 +196,46 @@ async def test_nothing_stays_behind_of_clients_that_are_cut_off(
         await until(0)
         await asyncio.gather(*waiting[::2], return_exceptions=True)
         assert (app._telemetry._reading, app._shared._lines, app._shared.leading) == (set(), {}, 0)
+
+
+def octets_in_use():
+    """What the allocator of C has given out in this process: where protobuf keeps messages."""
+    said = mallinfo2()
+    return said.uordblks + said.hblkhd
+
+
+class MallocInfo(ctypes.Structure):
+    """``struct mallinfo2`` of glibc."""
+
+    names = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost"
+    _fields_ = [(name, ctypes.c_size_t) for name in names.split()]
+
+
+def mallinfo2():
+    ask = ctypes.CDLL(None).mallinfo2
+    ask.restype = MallocInfo
+    return ask()
+
+
+async def test_idle_streams_keep_nothing_of_what_was_said(start_gateway, ariane_topic):
+    address, _ = await start_gateway()
+    settings = dp.Settings(publishing=dp.Publishing(topics=[dp.Resource(name=ariane_topic)]))
+    settings.client_properties["large"] = "x" * (900 << 10)
+    stacks = pb.ThreadStackTrace(nonce="unknown", thread_stack_trace="x" * (1 << 20))
+    streams, kept = [], []
+    async with ariane_wire.insecure_channel(address) as channel:
+        stub = MessagingServiceStub(channel)
+        for _ in range(3):
+            before = octets_in_use()
+            for _ in range(4):
+                stream = stub.Telemetry(metadata=[("x-mq-client-id", f"idle-{len(streams)}")])
+                streams.append(stream)
+                # Neither the first, nor the last, nor the answer to it.
+                await stream.write(pb.TelemetryCommand(thread_stack_trace=stacks))
+                await stream.write(pb.TelemetryCommand(settings=settings))
+                assert (await stream.read()).status.code == dp.OK
+            kept.append(octets_in_use() - before)
+        for stream in streams:
+            stream.cancel()
+    # What else runs in this process takes memory meanwhile, but hardly each time.
+    assert min(kept) < 1 << 20

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import socket
 import struct
@@ -190,3 +191,41 @@ async def test_a_handshake_that_never_ends_is_ended():
                 peer.write(said)
                 await peer.until_lost()
                 assert await echo(b"meanwhile") == b"meanwhile"
+
+
+STREAMS = 4
+
+
+async def test_idle_streams_keep_none_of_their_messages(traced, talking):
+    """Neither end, and neither direction: each would keep its last one, however large."""
+    never = asyncio.Event()
+
+    async def echo(requests, _context):
+        async for request in requests:
+            yield request
+            del request
+
+    async def asked():
+        yield bytes(MIB)
+        yield bytes(MIB)
+        await never.wait()
+
+    async def heard(call, counts):
+        async for response in call:
+            counts.append(len(response))
+            del response
+
+    async with talking({"Echo": ("stream_stream", echo)}) as channel:
+        before = tracemalloc.get_traced_memory()[0]
+        counts = []
+        calls = [channel.stream_stream("/test.Echo/Echo")(asked()) for _ in range(STREAMS)]
+        hearing = [asyncio.create_task(heard(call, counts)) for call in calls]
+        while counts != [MIB] * 2 * STREAMS:
+            await turns(1)
+        await turns(50)
+        gc.collect()
+        # What is read from the transport, and a little for each call.
+        assert tracemalloc.get_traced_memory()[0] - before < MIB
+        for call in calls:
+            call.cancel()
+        await asyncio.gather(*hearing, return_exceptions=True)

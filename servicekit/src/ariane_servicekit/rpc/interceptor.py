@@ -231,5 +231,6 @@ async def _write_all(call: Call, responses: Any, context: aio.ServicerContext[An
     async with aclosing(responses) as generator:
         async for response in generator:
             await context.write(response)
+            del response  # Not kept while the next one is awaited.
             if call.owing:
                 await wait_for_quotas(call)

@@ -1,6 +1,8 @@
 """StreamPulls: one answer for each request, in order, and what ends a hold."""
 
 import asyncio
+import gc
+import tracemalloc
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import numpy as np
@@ -248,6 +250,23 @@ async def test_a_pull_that_follows_is_asked_once_and_answered_again_and_again(br
             assert (queue.queue_id, queue.next_queue_offset) == (queue_id, begin + 1)
             assert len(queue.record_sizes) == 4
             assert more_follow
+
+
+async def test_a_stream_that_waits_keeps_nothing_of_its_last_answer(broker):
+    await broker.store("orders", [bytes(1024)] * 1024)
+    gc.collect()
+    tracemalloc.start()
+    async with conversation(broker) as talk:
+        await talk.ask(("orders", 0, 0), hold_s=30, follow=True)
+        [queue], _ = await talk.next()
+        got = len(queue.records)
+        del queue
+        await wait_held(broker, 1)
+        gc.collect()
+        kept = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert got > 1 << 19
+    assert kept < got // 8
 
 
 async def test_it_misses_nothing_that_comes_between_two_answers(broker):

@@ -267,6 +267,7 @@ def _feed(call: RequestStream, requests: Iterable[Any]) -> None:
             if call.code_ is not None:
                 return
             asyncio.run_coroutine_threadsafe(call.write(request), loop).result()
+            del request  # Not kept while the iterator waits for the next one.
     except (grpc.RpcError, asyncio.InvalidStateError, asyncio.CancelledError):
         return  # The call is over, and says why.
     except Exception as error:  # noqa: BLE001 - the caller's iterator: its call fails with it.

@@ -59,6 +59,7 @@ class RequestStream(ClientCall):
             if isinstance(requests, AsyncIterable):
                 async for request in requests:
                     await self._write(request)
+                    del request  # Not kept while the next one is awaited.
             else:
                 for request in requests:
                     await self._write(request)

@@ -201,6 +201,7 @@ class _Reading(_Handle):
     async def _responses(self) -> AsyncIterator[Any]:
         while (response := await self._stream.read()) is not aio.EOF:
             yield response
+            del response  # Not kept while the next one is awaited.
         self._raise_if_failed()
 
     async def read(self) -> Any:

@@ -360,3 +360,4 @@ class ServerCall(Stream):
         """The requests, one by one."""
         while (message := await self.next_request()) is not None:
             yield self._decoded(message)
+            del message  # Not kept while the next one is awaited.

@@ -100,6 +100,7 @@ async def _serve_stream(call: CallContext, handler: Handler) -> None:
         try:
             async for response in responses:
                 await call.write(response)
+                del response  # Not kept while the next one is awaited.
         finally:
             close = getattr(responses, "aclose", None)
             if close is not None:

@@ -210,6 +210,7 @@ class Attachment:
             # Not by `read`: it drops responses that arrive together with the end of the call.
             async for response in call:
                 self._take_notice(response)
+                del response  # Not kept while the next one is awaited.
         finally:
             call.cancel()
         if not self._leaving:
@@ -239,6 +240,7 @@ class Attachment:
             if request is None:
                 return
             yield request
+            del request  # Not kept while the next one is awaited.
 
     def _take_notice(self, response: AttachResponse) -> None:
         kind = response.WhichOneof("content")

@@ -85,6 +85,7 @@ class PullStream(Generic[Request]):
                         pulled = await opened.answer()
                         more_follow = follow and opened.may_go_on and self._held.open
                         yield StreamAnswer(pulled, more_follow)
+                        del pulled  # Not kept while the next ones are awaited.
                 if not self._held.open:
                     return
                 request = await reading

@@ -75,6 +75,7 @@ class Telemetry:
         stream = _Stream(caller.user or host_of(context.peer()))
         self._clients.opens(client, stream)
         reading = asyncio.create_task(self._read(first, commands, client, caller, stream))
+        del first  # The stream may stay idle for hours: nothing of it keeps what was said.
         self._reading.add(reading)
         try:
             with self._door.staying(caller):
@@ -102,9 +103,11 @@ class Telemetry:
         stream: _Stream,
     ) -> None:
         await self._hear(first, client, caller, stream)
+        del first
         async for command in commands:
             self._clients.says(client)
             await self._hear(command, client, caller, stream)
+            del command
 
     async def _hear(
         self, command: TelemetryCommand, client: GatewayClient, caller: Caller, stream: _Stream
@@ -215,3 +218,4 @@ async def _write(
         command = await stream.next_command()
         if command is not None:
             await context.write(command)
+        del command  # Not kept while the next one is awaited.

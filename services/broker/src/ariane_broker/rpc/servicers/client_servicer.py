@@ -104,6 +104,7 @@ class ClientServicer(ClientServiceServicer):
         if first is None or first.WhichOneof("content") != "hello":
             raise field_invalid("hello", "must come first")
         hello = hello_of(first.hello)
+        del first  # The stream may stay idle for long.
         client = await self._admission.attach(hello, peer_text(context.peer()))
         self._members.came_back(client)
         relayed = RelayedClients(client, self._table, self._admission, self._questions)
@@ -112,6 +113,7 @@ class ClientServicer(ClientServiceServicer):
             yield self._accepted
             while (notice := await client.outbox.take()) is not None:
                 yield self._response(notice, reads_records=hello.reads_records)
+                del notice  # Not kept while the next one is awaited.
             if listening.done():
                 # The stream ends like the listening task: by an error, or by the client's goodbye.
                 await listening
@@ -331,6 +333,7 @@ class ClientServicer(ClientServiceServicer):
                     speaker = relayed.find(request.client_id) if request.client_id else client
                     if speaker is not None:
                         self._take_answer(request, speaker)
+                del request  # Not kept while the next one is awaited.
         finally:
             client.outbox.close()
             # Here, since the end of `Attach` itself may be late: if a stream breaks while it

@@ -90,6 +90,7 @@ class PullServicer(PullServiceServicer):
                 # Bytes, as with single pulls.
                 answer = await stream_answer(pulled, more_follow=more_follow)
                 yield cast("pull_pb.StreamPullsResponse", answer)
+                del pulled, answer  # Gone, as the lease says.
                 lease.release()
 
     async def PullMessages(
