@@ -6,10 +6,12 @@ The clients are the same programs, with another endpoint: our gateway instead of
 from __future__ import annotations
 
 import shutil
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +109,13 @@ def receive_there(actor: Actor, count: int, **words: Any) -> list[dict[str, Any]
             time.sleep(0.5)
 
 
+def reset_to(begin: datetime, group: str, cluster: LocalCluster) -> None:
+    """Have a group receive again from before a time, as ``docs/from-rocketmq.md`` says."""
+    command = Path(sys.executable).parent / "ariane"
+    words = ("group", "reset", group, "orders", "--to", f"{begin:%Y-%m-%dT%H:%M:%SZ}", "--yes")
+    subprocess.run((command, *words, "--name-servers", cluster.name_servers), check=True)
+
+
 def test_clients_go_on_where_they_were_when_their_broker_is_ours(tmp_path: Path) -> None:
     try:
         BESIDE_OURS.made()
@@ -115,6 +124,7 @@ def test_clients_go_on_where_they_were_when_their_broker_is_ours(tmp_path: Path)
     store = tmp_path / "ours" / "broker-a"
     write_topics(store)
     home = tmp_path / "theirs"
+    began = datetime.now(UTC)
     with (
         rocketmq(store, home, JAVA_SETTINGS) as name_server,
         proxy(name_server, home) as endpoint,
@@ -122,6 +132,7 @@ def test_clients_go_on_where_they_were_when_their_broker_is_ours(tmp_path: Path)
     ):
         orders = send(actor, *(message("orders", f"{n}", tag="t", keys=["k"]) for n in range(8)))
         done = receive_there(actor, 3, topic="orders", group="billing", max=3)
+        in_hand = receive_there(actor, 1, topic="orders", group="audit", max=3, ack=False)
         due_ms = time.time() * 1000 + DELAY_MS
         later = send(actor, message("later", "later", deliver_in_ms=DELAY_MS))
         actor.ask("transactions", topic="payments", answer="unknown")
@@ -137,6 +148,15 @@ def test_clients_go_on_where_they_were_when_their_broker_is_ours(tmp_path: Path)
                 came = receive(actor, len(left), topic="orders", group="billing")
                 check_received(actor, came, left)
                 assert actor.ask("receive", topic="orders", group="billing") == []
+                # What a group had in hand comes once it is told to receive from before it.
+                kept = {each["id"] for each in in_hand}
+                untouched = [each for each in orders if each["id"] not in kept]
+                came = receive(actor, len(untouched), topic="orders", group="audit")
+                check_received(actor, came, untouched)
+                assert actor.ask("receive", topic="orders", group="audit") == []
+                reset_to(began, "audit", cluster)
+                came = receive(actor, len(orders), topic="orders", group="audit")
+                check_received(actor, came, orders)
                 # Nobody had ended it: its producer is asked, and commits.
                 actor.ask("transactions", topic="payments", answer="commit")
                 (paid,) = receive(actor, 1, topic="payments", group="payees")
