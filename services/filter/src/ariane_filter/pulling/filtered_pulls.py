@@ -170,6 +170,7 @@ class FilteredPulls:
                 del answer
                 lease.settle(lease.held_bytes, _size_of(pulled))
                 yield StreamPullsResponse(pulled=pulled)
+                del pulled
                 lease.release()
         finally:
             call.cancel()

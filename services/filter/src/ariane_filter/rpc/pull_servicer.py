@@ -41,6 +41,7 @@ class FilteredPullServicer(PullServiceServicer):
         async with aclosing(self._pulls.stream(request_iterator, context.peer())) as answers:
             async for answer in answers:
                 yield answer
+                del answer  # Not kept while the next one is awaited.
 
     def PullRange(self, request: Any, context: Any) -> NoReturn:
         """Refuse."""
