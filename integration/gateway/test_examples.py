@@ -2,11 +2,13 @@
 
 Java's are classes of the jar and run as they are: a file of hosts leads to our gateway from the
 host that they name. Those of Go are built from the sources in the module, with our address, topics
-and groups where theirs have placeholders. The packages for Python and Node have none.
+and groups where theirs have placeholders; those of Rust from the sources in the crate, with our
+address. The packages for Python and Node have none.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -55,6 +57,14 @@ GO_PRODUCERS = {
 }
 """With how many messages arrive; ``delay_recall`` sends for 10 minutes later."""
 GO_CONSUMERS = ("simple_consumer", "push_consumer")
+RUST_PRODUCERS = {
+    "producer": "test_topic",
+    "delay_producer": "delay_test",
+    "fifo_producer": "fifo_test",
+    "transaction_producer": "transaction_test",
+}
+RUST_ENDPOINT = "localhost:8081"
+"""Where the examples of Rust call."""
 
 
 @pytest.fixture(scope="module")
@@ -206,3 +216,46 @@ def test_examples_of_go_consume(name, go_examples, stage, examples_gateway, ours
     sent_by(ours, topic)
     with playing([str(go_examples / name)], tmp_path / "out"):
         wait_until_consumed(stage, topic, f"go-{name}")
+
+
+@pytest.fixture(scope="module")
+def rust_examples() -> Path:
+    """The folder with the examples of Rust, built."""
+    folder = wanting("rust")
+    asked = ("cargo", "metadata", "--format-version", "1")
+    found = subprocess.run(asked, cwd=folder, capture_output=True, text=True, check=True)
+    packages = {
+        each["name"]: each["manifest_path"] for each in json.loads(found.stdout)["packages"]
+    }
+    examples = folder / "examples"
+    examples.mkdir(exist_ok=True)
+    for source in (Path(packages["rocketmq"]).parent / "examples").glob("*.rs"):
+        own = source.read_text()
+        assert RUST_ENDPOINT in own
+        (examples / source.name).write_text(own.replace(RUST_ENDPOINT, str(AT)))
+    run("cargo", "build", "--quiet", "--examples", place=folder)
+    return folder / "target" / "debug" / "examples"
+
+
+@pytest.mark.parametrize("name", RUST_PRODUCERS)
+def test_what_examples_of_rust_send_arrives(
+    name, rust_examples, stage, examples_gateway, ours, tmp_path
+):
+    topic = topic_of(stage, RUST_PRODUCERS[name], fifo=name == "fifo_producer")
+    with playing([str(rust_examples / name)], tmp_path / "out") as process:
+        [came] = receive(ours, 1, topic=topic, group=f"reads-{topic}")
+        # Its status says nothing: that of the plain producer fails once all went well.
+        process.wait(PATIENCE_S)
+    assert text(came) == "hello world"
+    assert f"message_id={came['id']}" in (tmp_path / "out").read_text()
+
+
+def test_an_example_of_rust_consumes(rust_examples, stage, examples_gateway, ours, tmp_path):
+    topic = topic_of(stage, "test_topic")
+    # It receives once, from one broker.
+    sent_by(ours, topic, tag="test_tag")
+    with playing([str(rust_examples / "simple_consumer")], tmp_path / "out") as process:
+        assert process.wait(PATIENCE_S) == 0
+    said = (tmp_path / "out").read_text()
+    assert "receive message" in said
+    assert "failed" not in said
