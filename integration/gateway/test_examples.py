@@ -258,4 +258,4 @@ def test_an_example_of_rust_consumes(rust_examples, stage, examples_gateway, our
         assert process.wait(PATIENCE_S) == 0
     said = (tmp_path / "out").read_text()
     assert "receive message" in said
-    assert "failed" not in said
+    assert "ack message" not in said  # It says so only if one fails.

@@ -192,7 +192,7 @@ PEER: Final = Peer(
     key="rocketmq-proxy",
     running=proxied,
     ours=running,
-    # The client's own code is compiled over some 50,000 messages: until then it is what is measured.
+    # The client is compiled over its first 50,000 messages, and is slow until then.
     warm_up_s=60.0,
     our_warm_up_s=60.0,
     start_s=25.0,
