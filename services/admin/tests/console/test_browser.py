@@ -1,6 +1,7 @@
 """The console in a real Chromium, against a cluster with 2,000 topics."""
 
 import asyncio
+import re
 import shutil
 
 import pytest
@@ -80,6 +81,7 @@ async def test_a_topic_is_made_and_deleted_by_keyboard_and_mouse(new_page):
     await page.click("text=Create a topic")
     await page.fill("input[name=topic]", "by-hand")
     await page.keyboard.press("Enter")
+    await page.get_by_text(re.compile("In cluster (DefaultCluster|main): ")).wait_for()
     await page.click("text=Yes, do it")
     await page.wait_for_selector("text=Topic by-hand is there.")
     await page.click("text=Delete this topic")

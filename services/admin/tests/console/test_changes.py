@@ -1,5 +1,6 @@
 """How long the console waits for what it changes, and what it asks before."""
 
+from collections import defaultdict
 from types import SimpleNamespace
 
 import pytest
@@ -11,7 +12,7 @@ from ariane.admin.v1 import group_service_pb2 as group_pb
 from ariane.admin.v1 import topic_service_pb2 as topic_pb
 from ariane_admin.asking.filter_servers import LOAD_SECONDS_MAX
 from ariane_admin.console.api import Api, Asker
-from ariane_admin.console.app import STATUSES
+from ariane_admin.console.app import STATUSES, _question
 from ariane_admin.console.change import NotDone, Unfinished, WronglyFilled
 from ariane_admin.console.changes import CHANGES
 from ariane_admin.console.pages.messages import exported
@@ -35,6 +36,13 @@ async def test_a_change_may_take_as_long_as_it_says():
     assert change.within_s > LOAD_SECONDS_MAX
     # Who the members are is asked twice before: for the trail, and to find the primary.
     assert CHANGES["/cluster/switchover"].within_s > GRACE_S + 3 * CALL_BESIDE_S
+
+
+@pytest.mark.parametrize("path", CHANGES)
+def test_every_question_names_the_cluster(path):
+    """Whoever has the consoles of two clusters open should see which one he is about to change."""
+    asked = _question(path, CHANGES[path], defaultdict(str), (), ["payments", "archive"])
+    assert asked.blocks[0].text.startswith("In cluster payments and archive: ")
 
 
 def test_an_unclean_election_asks_a_question_of_its_own():
