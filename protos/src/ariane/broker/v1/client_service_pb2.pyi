@@ -537,6 +537,7 @@ class AttachAccepted(_message.Message):
     BROKER_NAME_FIELD_NUMBER: _builtins.int
     HEARTBEAT_INTERVAL_FIELD_NUMBER: _builtins.int
     SILENCE_MAX_FIELD_NUMBER: _builtins.int
+    OTHERS_RETURN_FIELD_NUMBER: _builtins.int
     broker_name: _builtins.str
     """The broker's name."""
     @_builtins.property
@@ -547,16 +548,23 @@ class AttachAccepted(_message.Message):
     def silence_max(self) -> _duration_pb2.Duration:
         """After how much silence the broker forgets the client."""
 
+    @_builtins.property
+    def others_return(self) -> _duration_pb2.Duration:
+        """How much longer other members of its groups may take to come back: the broker has become primary a
+        moment ago. Until then a member takes over no queue there, which may be another one's.
+        """
+
     def __init__(
         self,
         *,
         broker_name: _builtins.str = ...,
         heartbeat_interval: _duration_pb2.Duration | None = ...,
         silence_max: _duration_pb2.Duration | None = ...,
+        others_return: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["heartbeat_interval", b"heartbeat_interval", "silence_max", b"silence_max"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["heartbeat_interval", b"heartbeat_interval", "others_return", b"others_return", "silence_max", b"silence_max"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_name", b"broker_name", "heartbeat_interval", b"heartbeat_interval", "silence_max", b"silence_max"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_name", b"broker_name", "heartbeat_interval", b"heartbeat_interval", "others_return", b"others_return", "silence_max", b"silence_max"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

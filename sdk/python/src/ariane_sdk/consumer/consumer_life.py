@@ -35,6 +35,7 @@ from ariane_sdk.errors import (
     RouteNotFound,
 )
 from ariane_sdk.message_queue import MessageQueue
+from ariane_sdk.net.timestamps import duration_s
 from ariane_sdk.routing.route import Route
 from ariane_sdk.routing.routes import broker_named, broker_of
 from ariane_sdk.runtime.home import HomeGuard
@@ -82,7 +83,7 @@ class ConsumerLife:
         self._tasks: list[asyncio.Task[None]] = []
         self._rebalance_wanted = asyncio.Event()
         self._assigned = asyncio.Event()
-        self._handovers = Handovers(plan.settings.handover_s, plan.clock)
+        self._handovers: Handovers
         self._group_view: GroupView
         self._attachments: Attachments
         self._operator_answers: OperatorAnswers
@@ -166,9 +167,12 @@ class ConsumerLife:
             on_fatal=self._fail,
             damaged_bodies=self._make_damaged_bodies(),
         )
-        self.owned.others_left_s = self._handovers.left_s
         self._operator_answers = self._make_operator_answers()
         self._attachments = self._make_attachments()
+        self._handovers = Handovers(
+            plan.settings.handover_s, plan.clock, is_attached=self._attachments.is_attached
+        )
+        self.owned.others_left_s = self._handovers.left_s
         if not by_hand:
             await self._join_or_stop()
         session.routes.start()
@@ -389,7 +393,8 @@ class ConsumerLife:
     def _take_notice(self, broker_name: str, response: AttachResponse) -> None:
         kind = response.WhichOneof("content")
         if kind == "accepted":
-            self._handovers.accepted(broker_name)
+            others_s = duration_s(response.accepted.others_return)
+            self._handovers.accepted(broker_name, others_s)
         if kind in ("accepted", "membership_changed"):
             self._rebalance_wanted.set()
         elif kind == "offsets_reset" and response.offsets_reset.consumer_group == self.plan.group:

@@ -49,6 +49,7 @@ from ariane_sdk.consumer.pulling.pull_loops import PullLoops
 from ariane_sdk.consumer.pulling.pulled import LOST_REASONS
 from ariane_sdk.errors import ArianeError, CallError, ConsumerOffsetRefused
 from ariane_sdk.message_queue import MessageQueue
+from ariane_sdk.routing.failover import PATIENCE_S
 from ariane_sdk.routing.route import BrokerRoute
 from ariane_sdk.routing.routes import broker_named, broker_of
 from ariane_sdk.runtime.log import logger
@@ -84,8 +85,8 @@ class OwnedQueues:
         ``on_lost`` is called when a queue was dropped that may fall to this consumer again,
         ``on_fatal`` when the group does not let this consumer in any longer.
         """
-        self.others_left_s: Callable[[], float] = float
-        """How long other members may still take to come back to a broker."""
+        self.others_left_s: Callable[[str], float] = lambda _broker_name: 0.0
+        """How long other members may still take to come back to a broker, which is named."""
         self._routes = session.routes
         self._failover = session.failover
         self._group = plan.group
@@ -109,6 +110,7 @@ class OwnedQueues:
         self._acquiring: set[MessageQueue] = set()
         self._forget_count = 0
         self._store_failures = 0
+        self._is_closing = False
         self._owned: dict[MessageQueue, OwnedQueue] = {}
         self._releases: dict[MessageQueue, asyncio.Task[None]] = {}
         self._acquisitions: dict[asyncio.Task[None], None] = {}
@@ -338,6 +340,7 @@ class OwnedQueues:
     async def close(self) -> None:
         """Finish the messages in the listener, store offsets, and give all queues up."""
         self.deliver_nothing_new()
+        self._is_closing = True
         for task in self._acquisitions:
             task.cancel()
         await asyncio.gather(*self._acquisitions, return_exceptions=True)
@@ -390,9 +393,9 @@ class OwnedQueues:
         """Read the offsets to begin at in queues of one broker, and begin."""
         unknown: set[MessageQueue] = set()
         try:
-            while handover_s > 0:
-                await self._clock.sleep(handover_s)
-                handover_s = self.others_left_s()
+            await self._wait_for_others(
+                queues, max(handover_s, self.others_left_s(queues[0].broker_name))
+            )
             releases = [self._releases[queue] for queue in queues if queue in self._releases]
             await asyncio.gather(*releases, return_exceptions=True)
             while missing := self._missing(queues, unknown):
@@ -406,7 +409,7 @@ class OwnedQueues:
                 # At once: two members that wait for each other's queues would wait for ever.
                 await self._give_back_idle([q for q in queues if q not in self._wanted])
                 if self._missing(queues, unknown):
-                    await self._clock.sleep(ACQUIRE_RETRY_S)
+                    await self._wait_for_others(queues, ACQUIRE_RETRY_S)
         finally:
             await self._give_back_idle(queues)
             self._acquiring.difference_update(queues)
@@ -415,6 +418,12 @@ class OwnedQueues:
             if self._missing(queues, unknown):
                 # It was wanted again while it was given back: no other member would take it over.
                 self._on_lost()
+
+    async def _wait_for_others(self, queues: Sequence[MessageQueue], wait_s: float) -> None:
+        """Wait, and until those who had the queues may have stored their offsets at the broker."""
+        while wait_s > 0:
+            await self._clock.sleep(wait_s)
+            wait_s = self.others_left_s(queues[0].broker_name)
 
     async def _give_back_idle(self, queues: Iterable[MessageQueue]) -> None:
         """Unlock queues that were locked while taking over and are not owned."""
@@ -484,15 +493,36 @@ class OwnedQueues:
         await self._notices.lost([queue], to_other=True)
         try:
             if store and (consumer_offset != owned.stored_offset or owned.is_doubted):
-                broker = self.broker_of(queue)
                 position = position_to_store(owned, consumer_offset)
-                refused = await self._keeping.store(broker, {queue: position})
-                for error in refused.values():
-                    logger.warning("the last offset of %s is not stored: %s", queue, error)
+                await self._store_last(queue, position)
+                if position.queue_offset < consumer_offset:
+                    # The primary's log has what was before that, so it has what a replica gave.
+                    await self._store_last(queue, QueuePosition(consumer_offset, 0))
         except CallError as error:
             logger.warning("the last offset of %s is not stored: %s", queue, error)
         finally:
             await self._give_back([queue])
+
+    async def _store_last(self, queue: MessageQueue, position: QueuePosition) -> None:
+        """Store the offset at which the next owner begins, who waits while there is no primary.
+
+        Raises:
+            CallError: It was refused, or nobody took it before the consumer closed, or for long.
+        """
+        deadline_s = self._clock.monotonic_s() + PATIENCE_S
+        while True:
+            try:
+                refused = await self._keeping.store(self.broker_of(queue), {queue: position})
+                for error in refused.values():
+                    raise error
+            except CallError as error:
+                late = self._is_closing or self._clock.monotonic_s() > deadline_s
+                if late or not error.retriable:
+                    raise
+                self._failover.note(error, [queue.topic])
+            else:
+                return
+            await self._clock.sleep(ACQUIRE_RETRY_S)
 
     async def _give_back(self, queues: Iterable[MessageQueue]) -> None:
         """Let other members lock queues; their offsets are stored."""

@@ -40,7 +40,7 @@ class Keeping:
         self.offsets = dict.fromkeys((Q0, Q1, Q2, GONE), QueuePosition(5))
         self.gate = asyncio.Event()
         self.gate.set()
-        self.asked = []
+        self.asked, self.stored = [], []
 
     async def load(self, _broker, queues):
         found = {queue: self.offsets[queue] for queue in queues if queue in self.offsets}
@@ -49,6 +49,7 @@ class Keeping:
         return found
 
     async def store(self, _broker, offsets, *, durable=False, **_):
+        self.stored.append(offsets)
         self.offsets |= offsets
         return {}
 
@@ -373,3 +374,102 @@ async def test_a_topic_that_has_lost_the_broker_does_not_hold_up_the_queues_of_o
         **dict.fromkeys((GONE, Q0), QueuePosition(6)),
         **dict.fromkeys((Q1, Q2), QueuePosition(5)),
     }
+
+
+async def test_the_last_offset_of_a_queue_waits_for_a_broker_that_has_none_to_take_it(make_owned):
+    """Or the next owner would begin where this one was seconds ago."""
+    place = make_owned()
+    store, failures = place.keeping.store, [errors.ServiceUnavailable("away", retriable=True)] * 3
+
+    async def fail_thrice(broker, offsets, **how):
+        if failures:
+            raise failures.pop()
+        return await store(broker, offsets, **how)
+
+    place.owned.change_to({Q0}, handover_s=0)
+    await wait_until(lambda: place.owned.queues == {Q0})
+    place.keeping.store = fail_thrice
+    place.works[0].begin_offset = 9
+    place.works[0].finish.set()
+    place.owned.change_to((), handover_s=0)
+    await wait_until(lambda: not place.owned.uses(Q0))
+
+    assert place.keeping.offsets[Q0] == QueuePosition(9)
+
+
+async def test_a_consumer_that_closes_waits_for_no_primary(make_owned):
+    place = make_owned()
+    place.owned.change_to({Q0}, handover_s=0)
+    await wait_until(lambda: place.owned.queues == {Q0})
+    tried = asyncio.Event()
+
+    async def fail(_broker, _offsets, **_):
+        tried.set()
+        raise errors.ServiceUnavailable("away", retriable=True)
+
+    place.keeping.store = fail
+    place.works[0].begin_offset = 9
+    place.works[0].finish.set()
+    place.owned.change_to((), handover_s=0)
+    await tried.wait()
+    async with asyncio.timeout(10):
+        await place.owned.close()
+
+
+async def test_what_a_replica_gave_is_stored_for_the_next_owner_too(make_owned):
+    """Once the primary has found that its log has what was before that."""
+    place = make_owned()
+    place.owned.change_to({Q0}, handover_s=0)
+    await wait_until(lambda: place.owned.queues == {Q0})
+    work = place.works[0]
+    work.log_epoch, work.replica_begin, work.begin_offset = 11, 7, 9
+    work.finish.set()
+    place.owned.change_to((), handover_s=0)
+    await wait_until(lambda: not place.owned.uses(Q0))
+
+    assert place.keeping.stored == [{Q0: QueuePosition(7, 11)}, {Q0: QueuePosition(9, 0)}]
+
+
+async def test_nothing_that_a_replica_gave_is_stored_where_the_primary_has_lost_what_was_before(
+    make_owned,
+):
+    place = make_owned()
+    place.owned.change_to({Q0}, handover_s=0)
+    await wait_until(lambda: place.owned.queues == {Q0})
+    work = place.works[0]
+    work.log_epoch, work.replica_begin, work.begin_offset = 11, 7, 9
+    work.finish.set()
+    stored = []
+
+    async def refuse(_broker, offsets, **_):
+        stored.append(offsets)
+        return {Q0: errors.CallError("cut", reason="QUEUE_CUT")}
+
+    place.keeping.store = refuse
+    place.owned.change_to((), handover_s=0)
+    await wait_until(lambda: not place.owned.uses(Q0))
+
+    assert stored == [{Q0: QueuePosition(7, 11)}]
+
+
+async def test_a_queue_whose_broker_was_away_waits_for_members_that_are_not_back_yet(make_owned):
+    """They store there what they have done before they give it up."""
+    place = make_owned()
+    load, failures = place.keeping.load, [errors.ServiceUnavailable("away", retriable=True)]
+    left_s = [0.0]
+    place.owned.others_left_s = lambda _broker_name: left_s[0]
+
+    async def fail_once(broker, queues):
+        if failures:
+            left_s[0] = 5.0  # It is back, and the others are not.
+            raise failures.pop()
+        return await load(broker, queues)
+
+    place.keeping.load = fail_once
+    place.owned.change_to({Q0}, handover_s=1)
+    await wait_until(lambda: not failures)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.2):
+            await wait_until(lambda: place.owned.queues)
+    left_s[0] = 0.0
+    await wait_until(lambda: place.owned.queues == {Q0})

@@ -15,6 +15,7 @@ from ariane_broker.clients.client_table import ClientTable, Conflict
 from ariane_broker.clients.deaths.vanished_members import VanishedMembers
 from ariane_broker.clients.farewell import Farewell
 from ariane_broker.clients.producers import Producers
+from ariane_broker.clients.returning_members import ReturningMembers
 from ariane_broker.clients.subscription_conflicts import SubscriptionConflicts
 from ariane_broker.consuming.offset_changes import OffsetChanges
 from ariane_broker.consuming.offset_deletion import OffsetDeletion
@@ -51,6 +52,7 @@ class ClientsRoom:
     offset_deletion: OffsetDeletion
     table: ClientTable
     members: VanishedMembers
+    returning: ReturningMembers
     producers: Producers
     client_admission: ClientAdmission
     farewell: Farewell
@@ -113,6 +115,11 @@ def clients_room(
         offset_deletion=_offset_deletion(state, log, clients, copied),
         table=clients,
         members=_vanished_members(environment, state, log, clients),
+        returning=ReturningMembers(
+            lambda group: bool(state.offsets.of_group(group)),
+            monotonic=clock.monotonic,
+            had_another_primary=log.primary is not None,
+        ),
         producers=Producers(clock.now_ms),
         client_admission=ClientAdmission(
             clients, group_changes, make_topic=topic_changes.create_for_group

@@ -62,6 +62,11 @@ class Attachments:
         """The brokers that the member is, or tries to be, attached to."""
         return self._by_broker.keys()
 
+    def is_attached(self, broker_name: str) -> bool:
+        """Whether a broker has admitted the member, and has not gone since."""
+        attachment = self._by_broker.get(broker_name)
+        return attachment is not None and attachment.attached
+
     def send_holds(self) -> None:
         """Report what is not handed out to each broker for which that has changed."""
         for attachment in self._by_broker.values():

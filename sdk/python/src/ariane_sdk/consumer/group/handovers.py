@@ -7,7 +7,7 @@ the others from offsets that they have not stored yet.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from ariane_sdk.runtime.clock import Clock
@@ -20,22 +20,33 @@ second; of one that is not, messages come twice."""
 class Handovers:
     """The waits of one member."""
 
-    def __init__(self, handover_s: float, clock: Clock) -> None:
-        """``handover_s``: the wait while all brokers know the members."""
+    def __init__(
+        self, handover_s: float, clock: Clock, *, is_attached: Callable[[str], bool]
+    ) -> None:
+        """``handover_s``: the wait while all brokers know the members.
+
+        ``is_attached``: whether a broker, by its name, knows this member now.
+        """
         self._handover_s = handover_s
         self._clock = clock
-        self._accepted: set[str] = set()
-        self._rejoined_s: float | None = None
+        self._is_attached = is_attached
+        self._until_s: dict[str, float] = {}
         self._was_shared = False
 
-    def accepted(self, broker_name: str) -> None:
-        """A broker has let this member in: for the first time, or anew."""
-        if broker_name in self._accepted:
-            self._rejoined_s = self._clock.monotonic_s()
-        self._accepted.add(broker_name)
+    def accepted(self, broker_name: str, others_s: float) -> None:
+        """A broker has let this member in: for the first time, or anew.
+
+        Args:
+            broker_name: The broker.
+            others_s: How long others may take to come back to it, as it says. One that is no
+                primary of a set says nothing of its restart.
+        """
+        if broker_name in self._until_s and self._was_shared:
+            others_s = REJOIN_S
+        self._until_s[broker_name] = self._clock.monotonic_s() + min(others_s, REJOIN_S)
 
     def wait_s(self, member_counts: Iterable[int]) -> float:
-        """How long the earlier owners of queues may keep them.
+        """How long the earlier owners of queues may keep them while no broker was away.
 
         Args:
             member_counts: How many members share each topic, as brokers know now.
@@ -43,10 +54,13 @@ class Handovers:
         shared = any(count > 1 for count in member_counts)
         self._was_shared = self._was_shared or shared
         # A member that is alone begins at once: others that have left have stored their offsets.
-        return max(self._handover_s if shared else 0.0, self.left_s())
+        return self._handover_s if shared else 0.0
 
-    def left_s(self) -> float:
+    def left_s(self, broker_name: str) -> float:
         """How long other members may still take to come back to a broker that was away."""
-        if self._rejoined_s is None or not self._was_shared:
+        until_s = self._until_s.get(broker_name)
+        if until_s is None:
             return 0.0
-        return max(0.0, self._rejoined_s + REJOIN_S - self._clock.monotonic_s())
+        if self._was_shared and not self._is_attached(broker_name):
+            return REJOIN_S  # It is away, and so are they.
+        return max(0.0, until_s - self._clock.monotonic_s())

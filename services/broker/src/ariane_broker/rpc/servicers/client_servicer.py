@@ -83,6 +83,7 @@ class ClientServicer(ClientServiceServicer):
         self._farewell = clients.farewell
         self._lost = clients.group_changes.lost
         self._members = clients.members
+        self._returning = clients.returning
         self._producers = clients.producers
         self._operators = operators
         self._checks = checks
@@ -110,7 +111,7 @@ class ClientServicer(ClientServiceServicer):
         relayed = RelayedClients(client, self._table, self._admission, self._questions)
         listening = asyncio.create_task(self._listen(request_iterator, client, relayed))
         try:
-            yield self._accepted
+            yield self._accepted_now(client)
             while (notice := await client.outbox.take()) is not None:
                 yield self._response(notice, reads_records=hello.reads_records)
                 del notice  # Not kept while the next one is awaited.
@@ -123,6 +124,15 @@ class ClientServicer(ClientServiceServicer):
             listening.cancel()
             with suppress(asyncio.CancelledError, Exception):
                 await listening
+
+    def _accepted_now(self, client: AttachedClient) -> client_pb.AttachResponse:
+        left_s = self._returning.left_s(client.memberships)
+        if not left_s:
+            return self._accepted
+        response = client_pb.AttachResponse()
+        response.CopyFrom(self._accepted)
+        response.accepted.others_return.CopyFrom(span_of(left_s))
+        return response
 
     async def ListGroupMembers(
         self, request: client_pb.ListGroupMembersRequest, context: aio.ServicerContext[Any, Any]
