@@ -39,12 +39,12 @@ class Log:
         self.ends[QUEUES[number]] += 1
         self.held.arrived(QUEUES[number], tag_codes)
 
-    async def look(self, order, codes, positions, places, before_turn=None):
+    async def look(self, order, codes, positions, places, after_turn):
         self.looks.append(set(places))
-        if before_turn is not None:
+        if len(places) > PLACES_MAX:
             order_of_places = sorted(places)
             for begin in range(0, len(order_of_places), PLACES_MAX):
-                before_turn(order_of_places[begin : begin + PLACES_MAX])
+                after_turn(order_of_places[begin : begin + PLACES_MAX])
                 self.watched.append(len(self.held._watches))
                 await asyncio.sleep(0)
         look = Look(

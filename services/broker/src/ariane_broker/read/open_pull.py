@@ -25,7 +25,7 @@ from ariane_broker.interest import Interest
 from ariane_broker.log.held_requests import HeldRequests, Watch
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.read.pull_order import Position, PulledQueue, PullOrder
-from ariane_broker.read.queue_looks import Look, QueueLooks, places_max
+from ariane_broker.read.queue_looks import Look, QueueLooks
 from ariane_servicekit import AnswerLease
 from ariane_storage.reading.filter import Filter
 
@@ -142,11 +142,9 @@ class OpenPull:
         try:
             if granted < wanted:
                 order = replace(order, size_bytes_max=granted)
-            # Of many queues, what arrives between the turns of the look is not missed.
-            many = len(self._positions) > places_max(self._filters)
-            before_turn = self._watch_places if many else None
+            # What arrives between the turns of the look is not missed.
             look = await self._looks.look(
-                order, self._filters, self._positions, places, before_turn
+                order, self._filters, self._positions, places, self._watch_places
             )
             used = sum(pulled.size_bytes for pulled in look.found.values())
         finally:

@@ -45,6 +45,11 @@ PLACES_MAX: Final = 256
 _PLACES_OF_FILTER: Final = 8
 """A queue whose messages a filter compares counts as so many, and one more for each comparison."""
 
+TURN_BYTES_MAX: Final = 256 << 10
+"""Bytes of records after which other tasks get their turn before the look continues: 1 ms of work
+where each message lies by itself. A send beside those who read a backlog waits for one such turn,
+and not for 16 queues of it."""
+
 FILTERED_BYTES_MAX: Final = 4 << 20
 """Bytes of entries and records that one look reads for filters; 2 to 12 ms. Other tasks get their
 turn before the next look continues."""
@@ -131,34 +136,36 @@ class QueueLooks:
         filters: Mapping[str, Filter | None],
         positions: Sequence[Position],
         places: Collection[int],
-        before_turn: Callable[[Sequence[int]], object] | None = None,
+        after_turn: Callable[[Sequence[int]], object] = lambda _places: None,
     ) -> Look:
         """Read queues, beginning with a random one, until the budget of an answer is spent.
 
-        Other tasks get their turn after every ``places_max`` queues.
+        Other tasks get their turn after every ``places_max`` queues, and ``TURN_BYTES_MAX``.
 
         Args:
             order: The order, with budget and consumer.
             filters: The filter of each topic; topics without one have all messages.
             positions: Where to read each queue.
             places: The queues to read, as places in the positions.
-            before_turn: Called with the places of each turn, in the turn that reads them.
+            after_turn: If the look takes several turns, called at the end of each of them, before
+                others get theirs, with the places that it has read.
         """
         look = Look(order.record_count_max, order.size_bytes_max, set(places))
         turns = self._turns(places)
         count = places_max(filters)
-        for begin in range(0, len(turns), count):
-            if begin:
-                await asyncio.sleep(0)
+        done = 0
+        while True:
             begun_s = self.monotonic()
-            turn = turns[begin : begin + count]
-            if before_turn is not None:
-                before_turn(turn)
-            has_room = self._look_on(look, order, filters, positions, turn)
+            turn = turns[done : done + count]
+            read_count = self._look_on(look, order, filters, positions, turn)
             self.statistics.record_look(self.monotonic() - begun_s)
-            if not has_room:
-                break
-        return look
+            is_over = done + read_count >= len(turns) or _is_spent(look, order)
+            if done or not is_over:
+                after_turn(turn[:read_count])
+            if is_over:
+                return look
+            done += read_count
+            await asyncio.sleep(0)
 
     def _look_on(
         self,
@@ -167,9 +174,9 @@ class QueueLooks:
         filters: Mapping[str, Filter | None],
         positions: Sequence[Position],
         places: Sequence[int],
-    ) -> bool:
-        """Read some queues in this turn of the loop; returns whether there is room for more."""
-        remainder_bytes = order.size_bytes_max // REMAINDER_SHARE
+    ) -> int:
+        """Read some queues in this turn of the loop; returns how many of them it has."""
+        bytes_left_min = look.bytes_left - TURN_BYTES_MAX
         receives = bool(self.receiving.of_group(order.consumer_group))
         hints = None if receives else self.replica_hints
         member = hints and self.clients.membership(order.consumer_group, order.client_id)
@@ -177,12 +184,9 @@ class QueueLooks:
         read_from: Callable[[Position, int, int, Filter | None], QueueRead] = (
             partial(self._read_free, order.consumer_group) if receives else self._read
         )
-        for place in places:
-            if look.count_left <= 0 or look.bytes_left <= remainder_bytes:
-                return False
-            if look.filtered_left <= 0:
-                look.unfinished = True
-                return False
+        for read_count, place in enumerate(places):
+            if look.bytes_left <= bytes_left_min or _is_spent(look, order):
+                return read_count
             position = positions[place]
             coming = self.cold_reads.coming(order.consumer_group, position.queue)
             if coming is not None:
@@ -221,7 +225,7 @@ class QueueLooks:
                 lost_offsets=read.lost_offsets,
             )
             self._count(look, order, place, read)
-        return True
+        return len(places)
 
     def _begin_of(self, position: Position, given: Filter) -> Position:
         """Where to read: behind what the filter has left out already, for others who wait."""
@@ -319,6 +323,14 @@ class QueueLooks:
             raise refusal
         if position.log_epoch:
             self.epochs.check(position.queue, position.queue_offset, position.log_epoch)
+
+
+def _is_spent(look: Look, order: PullOrder) -> bool:
+    """Whether a look has no room for more."""
+    if look.count_left <= 0 or look.bytes_left <= order.size_bytes_max // REMAINDER_SHARE:
+        return True
+    look.unfinished |= look.filtered_left <= 0
+    return look.filtered_left <= 0
 
 
 def _failed(position: Position, error: ServiceError, log_epoch: int) -> PulledQueue:
