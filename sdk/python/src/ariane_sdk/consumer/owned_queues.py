@@ -517,7 +517,7 @@ class OwnedQueues:
                     raise error
             except CallError as error:
                 late = self._is_closing or self._clock.monotonic_s() > deadline_s
-                if late or not error.retriable:
+                if late or not error.retriable or error.reason in LOST_REASONS:
                     raise
                 self._failover.note(error, [queue.topic])
             else:
