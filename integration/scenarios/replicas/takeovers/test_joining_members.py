@@ -7,14 +7,14 @@ from collections import Counter
 from contextlib import suppress
 
 import pytest
-from replica_group import in_sync
+from replica_group import in_sync, reigning
 
 from ariane_sdk import ClusterClient, Message, Producer, PushConsumer
 from ariane_sdk.errors import CallError
 
 GROUP = "pushed"
 JOINED_AFTER_S = (0.0, 0.3, 0.6, 1.0, 1.5, 2.0, 2.5, 3.0)
-"""How long after the begin of each switchover a member starts."""
+"""How long after the role has begun to move each time a member starts."""
 
 
 class Group:
@@ -60,12 +60,37 @@ async def group(local_cluster):
         yield group
 
 
+class Role:
+    """The role of primary, which moves: handed over in order, or because who has it dies."""
+
+    def __init__(self, cluster, ariane):
+        self._cluster = cluster
+        self._ariane = ariane
+        self._brokers = [cluster.brokers[0], *cluster.replicas]
+
+    async def hand_over(self):
+        primary = await reigning(self._brokers)
+        heir = 1 - min(1, self._brokers.index(primary))
+        to = ("broker-a", "--to", str(heir), "--yes")
+        status, said = await self._ariane(self._cluster, "broker", "ha", "switchover", *to)
+        assert status == 0, said
+        await in_sync(self._brokers[heir], 0, 1, 2)
+
+    async def kill(self):
+        primary = await reigning(self._brokers)
+        primary.kill()
+        await primary.wait()
+        heir = await reigning(self._brokers)
+        await primary.restart()
+        await in_sync(heir, 0, 1, 2)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(400)
-async def test_members_that_join_while_the_role_moves_repeat_nothing(group, ariane, until):
+@pytest.mark.parametrize("move", [Role.hand_over, Role.kill])
+async def test_members_that_join_while_the_role_moves_repeat_nothing(group, ariane, until, move):
     """Before the role moves, at the same time, and while nobody has it."""
-    heirs, sent, load_ends = (group.cluster.replicas[0], group.cluster.brokers[0]), [], []
-    repeats = {}
+    role, sent, load_ends, repeats = Role(group.cluster, ariane), [], [], {}
     async with (
         Producer(group.name_servers) as producer,
         ClusterClient(group.name_servers) as client,
@@ -83,14 +108,11 @@ async def test_members_that_join_while_the_role_moves_repeat_nothing(group, aria
 
         async with group.member():
             load = asyncio.create_task(send())
-            for number, after_s in enumerate(JOINED_AFTER_S):
+            for after_s in JOINED_AFTER_S:
                 before = group.count_again()
                 joining = asyncio.create_task(group.join(after_s))
-                to = ("broker-a", "--to", str((number + 1) % 2), "--yes")
-                status, said = await ariane(group.cluster, "broker", "ha", "switchover", *to)
-                assert status == 0, said
+                await move(role)
                 joined = await joining
-                await in_sync(heirs[number % 2], 0, 1, 2)
                 await until(both_are_there)
 
                 async def has_a_share(member=joined):

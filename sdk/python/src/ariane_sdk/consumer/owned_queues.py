@@ -351,6 +351,9 @@ class OwnedQueues:
         await asyncio.gather(*self._releases.values(), return_exceptions=True)
         try:
             await self.store(durable=True)
+            for queue, owned in list(self._owned.items()):
+                if position_to_store(owned, owned.done_offset).queue_offset < owned.done_offset:
+                    await self._store_last(queue, QueuePosition(owned.done_offset, 0))
         except ArianeError as error:
             logger.warning("the last offsets of group %s are not stored: %s", self._group, error)
         self._owned.clear()
@@ -496,7 +499,7 @@ class OwnedQueues:
                 position = position_to_store(owned, consumer_offset)
                 await self._store_last(queue, position)
                 if position.queue_offset < consumer_offset:
-                    # The primary's log has what was before that, so it has what a replica gave.
+                    # Of the log before that the primary has all, so it has what a replica gave.
                     await self._store_last(queue, QueuePosition(consumer_offset, 0))
         except CallError as error:
             logger.warning("the last offset of %s is not stored: %s", queue, error)

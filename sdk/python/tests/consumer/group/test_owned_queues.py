@@ -430,6 +430,18 @@ async def test_what_a_replica_gave_is_stored_for_the_next_owner_too(make_owned):
     assert place.keeping.stored == [{Q0: QueuePosition(7, 11)}, {Q0: QueuePosition(9, 0)}]
 
 
+async def test_what_a_replica_gave_is_stored_by_who_closes_too(make_owned):
+    place = make_owned()
+    place.owned.change_to({Q0}, handover_s=0)
+    await wait_until(lambda: place.owned.queues == {Q0})
+    work = place.works[0]
+    work.log_epoch, work.replica_begin, work.begin_offset = 11, 7, 9
+    work.finish.set()
+    await place.owned.close()
+
+    assert place.keeping.stored == [{Q0: QueuePosition(7, 11)}, {Q0: QueuePosition(9, 0)}]
+
+
 async def test_nothing_that_a_replica_gave_is_stored_where_the_primary_has_lost_what_was_before(
     make_owned,
 ):
