@@ -28,6 +28,7 @@ from ariane_sdk.consumer.group.queue_locks import QueueLocks
 from ariane_sdk.consumer.offsets.offset_file import OffsetFile
 from ariane_sdk.consumer.offsets.offset_keeping import BrokerOffsets, OffsetKeeping
 from ariane_sdk.consumer.owned_queues import OwnedQueues
+from ariane_sdk.consumer.pulling.replica_reads import NO_PRIMARY_REASON
 from ariane_sdk.errors import (
     CallError,
     ClientNotRunning,
@@ -36,6 +37,7 @@ from ariane_sdk.errors import (
 )
 from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.net.timestamps import duration_s
+from ariane_sdk.routing.failover import PATIENCE_S, REPEAT_S_MAX
 from ariane_sdk.routing.route import Route
 from ariane_sdk.routing.routes import broker_named, broker_of
 from ariane_sdk.runtime.home import HomeGuard
@@ -351,13 +353,7 @@ class ConsumerLife:
         await asyncio.gather(*map(self._learn_route, wanted))
         if self._closing:
             return  # The consumer was stopped: new attachments would never be closed.
-        routes = self._known_routes()
-        self._attachments.follow(routes)
-        if routes:
-            refusal = await self._attachments.wait_tried()
-            refusal = self.failure or refusal
-            if refusal is not None:
-                raise refusal
+        await self._wait_admitted()
         if returning in self.plan.filters:
             # Brokers create it when the first member of a group attaches.
             await self._learn_route(returning)
@@ -365,6 +361,26 @@ class ConsumerLife:
         await check_agreement(
             self.session, self.plan.client_id, attachments.membership, attachments.broker_names
         )
+
+    async def _wait_admitted(self) -> None:
+        """Attach to the brokers of all topics; while a primary is being elected, wait for it.
+
+        Raises:
+            CallError: No broker has admitted the consumer.
+        """
+        clock = self.plan.clock
+        deadline_s = clock.monotonic_s() + PATIENCE_S
+        while routes := self._known_routes():
+            self._attachments.follow(routes)
+            refusal = await self._attachments.wait_tried()
+            refusal = self.failure or refusal
+            if refusal is None:
+                return
+            left_s = deadline_s - clock.monotonic_s()
+            if refusal.reason != NO_PRIMARY_REASON or left_s <= 0 or self._closing:
+                raise refusal
+            logger.info("group %s waits for a primary: %s", self.plan.group, refusal)
+            await self.session.failover.wait(refusal, self.plan.filters, REPEAT_S_MAX, left_s)
 
     async def _learn_route(self, topic: str) -> None:
         try:
