@@ -23,7 +23,7 @@ from ariane_sdk import (
     ReceivedMessage,
 )
 from ariane_servicekit.running.processes import LocalCluster
-from bench.backlog.disk import Limits, drop, family, read_bytes, slowed
+from bench.backlog.disk import Limits, drop, family, keep, read_bytes, slowed
 from bench.backlog.table import (
     BODY_BYTES,
     LAGGING_BEFORE_S,
@@ -33,6 +33,7 @@ from bench.backlog.table import (
     TOPIC,
     Case,
     Measured,
+    Reading,
     median_and_p99,
 )
 
@@ -77,11 +78,20 @@ async def live(name_servers: str, seconds: float) -> dict[str, list[float]]:
 class Laggers:
     """Groups that read the backlog."""
 
-    def __init__(self, name_servers: str) -> None:
+    def __init__(self, name_servers: str, per_s: float) -> None:
+        """``per_s``: messages that all groups together read a second at most; 0: any number."""
         self.counts: list[int] = []
         """What each second brought, of all groups."""
         self._name_servers = name_servers
+        self._per_s = per_s
+        self._begin_s = time.monotonic()
         self._total = 0
+
+    async def _got(self, count: int) -> None:
+        """Count messages, and wait until so many are due."""
+        self._total += count
+        if self._per_s:
+            await asyncio.sleep(self._begin_s + self._total / self._per_s - time.monotonic())
 
     async def all_at_once(self, group: str) -> None:
         """Read all queues as their owner."""
@@ -93,7 +103,7 @@ class Laggers:
         )
         async with consumer:
             while True:
-                self._total += len(await consumer.poll(BATCH, timeout_s=60))
+                await self._got(len(await consumer.poll(BATCH, timeout_s=60)))
 
     async def queue_by_queue(self, group: str) -> None:
         """Read one queue after another."""
@@ -101,7 +111,7 @@ class Laggers:
             async with PullConsumer(self._name_servers, group=group, start="earliest") as consumer:
                 await consumer.assign([MessageQueue(TOPIC, "broker-a", queue_id)])
                 while polled := await consumer.poll(BATCH, timeout_s=QUEUE_ENDS_S):
-                    self._total += len(polled)
+                    await self._got(len(polled))
 
     async def count(self) -> None:
         """Count by second."""
@@ -111,11 +121,11 @@ class Laggers:
             self.counts.append(self._total - before)
 
 
-async def lag(name_servers: str, groups: int, *, at_once: bool) -> dict[str, object]:
+async def lag(name_servers: str, groups: int, *, at_once: bool, per_s: float) -> dict[str, object]:
     """Read the backlog as so many groups until SIGTERM."""
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    laggers = Laggers(name_servers)
+    laggers = Laggers(name_servers, per_s)
     read = laggers.all_at_once if at_once else laggers.queue_by_queue
     tasks = [asyncio.create_task(read(f"lag-{os.getpid()}-{number}")) for number in range(groups)]
     tasks.append(asyncio.create_task(laggers.count()))
@@ -164,15 +174,19 @@ async def fill(name_servers: str, size_bytes: int) -> None:
             count += BATCH
 
 
-async def measured(name_servers: str, pids: Sequence[int], case: Case, seconds: float) -> Measured:
+async def measured(name_servers: str, pids: Sequence[int], case: Case, how: Reading) -> Measured:
     """Measure live traffic beside groups; the broker's processes are known by their ids."""
     laggers = None
     if case.groups:
         laggers = await start(
-            "lag", name_servers=name_servers, groups=case.groups, at_once=case.at_once
+            "lag",
+            name_servers=name_servers,
+            groups=case.groups,
+            at_once=case.at_once,
+            per_s=how.per_s,
         )
         await asyncio.sleep(LAGGING_BEFORE_S)
-    live_peer = await start("live", name_servers=name_servers, seconds=seconds)
+    live_peer = await start("live", name_servers=name_servers, seconds=how.seconds)
     before = sum(map(read_bytes, pids))
     told = await said(live_peer)
     disk_bytes = sum(map(read_bytes, pids)) - before
@@ -184,21 +198,21 @@ async def measured(name_servers: str, pids: Sequence[int], case: Case, seconds: 
         median_and_p99(told["sent"]),
         median_and_p99(told["heard"]),
         counts,
-        disk_bytes / 1e6 / (seconds + LAST_S),
+        disk_bytes / 1e6 / (how.seconds + LAST_S),
     )
 
 
 async def measure(
-    folder: Path, size_bytes: int, cases: Sequence[Case], limits: Limits, seconds: float
+    folder: Path, size_bytes: int, cases: Sequence[Case], limits: Limits, how: Reading
 ) -> AsyncIterator[tuple[Case, Measured]]:
     """All cases beside a backlog of so many bytes, each as it comes."""
     async with LocalCluster(folder) as cluster:
         pids = family(cluster.brokers[0].pid)
         await fill(cluster.name_servers, size_bytes)
         for case in cases:
-            drop(folder)
+            (keep if how.is_warm else drop)(folder)
             with slowed(pids, limits):
-                row = await measured(cluster.name_servers, pids, case, seconds)
+                row = await measured(cluster.name_servers, pids, case, how)
             yield case, row
 
 

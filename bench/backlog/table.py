@@ -27,6 +27,17 @@ class Case(NamedTuple):
     """Whether each reads all queues at once, instead of one after the other."""
 
 
+class Reading(NamedTuple):
+    """How the backlog is read, in all cases."""
+
+    seconds: float
+    """How long live traffic is measured."""
+    per_s: float
+    """Messages that all groups together read a second at most; 0: any number."""
+    is_warm: bool
+    """Whether it is in the page cache before each case, instead of on the disk only."""
+
+
 def cases_of(groups: str) -> list[Case]:
     """All cases: none that lags, then so many groups, in both ways."""
     lagging = [Case(int(each), way) for each in groups.split(",") for way in (False, True)]
