@@ -426,7 +426,8 @@ class OwnedQueues:
         """Wait, and until those who had the queues may have stored their offsets at the broker."""
         while wait_s > 0:
             await self._clock.sleep(wait_s)
-            wait_s = self.others_left_s(queues[0].broker_name)
+            is_wanted = not self._wanted.isdisjoint(queues)
+            wait_s = self.others_left_s(queues[0].broker_name) if is_wanted else 0.0
 
     async def _give_back_idle(self, queues: Iterable[MessageQueue]) -> None:
         """Unlock queues that were locked while taking over and are not owned."""

@@ -464,6 +464,18 @@ async def test_nothing_that_a_replica_gave_is_stored_where_the_primary_has_lost_
     assert stored == [{Q0: QueuePosition(7, 11)}]
 
 
+async def test_a_queue_whose_broker_never_comes_back_is_waited_for_as_long_as_it_is_wanted(
+    make_owned,
+):
+    place = make_owned()
+    place.owned.others_left_s = lambda _broker_name: 5.0
+    place.owned.change_to({Q0}, handover_s=1)
+    assert place.owned.uses(Q0)
+    place.owned.change_to((), handover_s=0)
+    async with asyncio.timeout(20):
+        await place.owned.wait_acquired()
+
+
 async def test_a_queue_whose_broker_was_away_waits_for_members_that_are_not_back_yet(make_owned):
     """They store there what they have done before they give it up."""
     place = make_owned()

@@ -116,7 +116,7 @@ def clients_room(
         table=clients,
         members=_vanished_members(environment, state, log, clients),
         returning=ReturningMembers(
-            lambda group: bool(state.offsets.of_group(group)),
+            state.offsets.has_any,
             monotonic=clock.monotonic,
             had_another_primary=log.primary is not None,
         ),

@@ -54,6 +54,10 @@ class ConsumerOffsets:
         """The group's offset in the queue, or None if there is none."""
         return self._groups.get(consumer_group, {}).get(queue)
 
+    def has_any(self, consumer_group: str) -> bool:
+        """Whether a group has an offset in any queue."""
+        return bool(self._groups.get(consumer_group))
+
     def of_group(self, consumer_group: str, topic: str | None = None) -> list[GroupOffset]:
         """All offsets of a group, or those in one topic, by topic and queue."""
         offsets = self._groups.get(consumer_group, {})

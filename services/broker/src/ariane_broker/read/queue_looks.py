@@ -326,7 +326,7 @@ class QueueLooks:
 
 
 def _is_spent(look: Look, order: PullOrder) -> bool:
-    """Whether a look has no room for more."""
+    """Whether a look has no room for more; one whose filter has read its part is unfinished."""
     if look.count_left <= 0 or look.bytes_left <= order.size_bytes_max // REMAINDER_SHARE:
         return True
     look.unfinished |= look.filtered_left <= 0
