@@ -81,6 +81,11 @@ NOTHING: Final[dict[str, Any]] = {
     "count": 1,
     "batch": 1,
     "in_flight": 1,
+    "timeout_ms": 30_000,
+    "address": "",
+    "act": "",
+    "queues": 1,
+    "to_ms": 0,
 }
 """What a command says where a step says nothing."""
 

@@ -9,10 +9,18 @@ import os
 import re
 import sys
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import timedelta
-from threading import Lock
+from threading import Lock, Thread
 from typing import Any
+
+from opentelemetry import trace
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from python_administration import administer
 
 from ariane_record import PropertyName
 from ariane_sdk import (
@@ -26,6 +34,7 @@ from ariane_sdk import (
 )
 from ariane_sdk import Producer as AsyncProducer
 from ariane_sdk import ReceiveConsumer as AsyncReceiveConsumer
+from ariane_sdk.errors import ClientNotRunning
 from ariane_sdk.sync import Producer, ReceiveConsumer
 
 CALLS_MAX = 128
@@ -42,7 +51,7 @@ OUTCOMES = {
 
 SYSTEM_PROPERTIES = frozenset(
     value for name, value in vars(PropertyName).items() if not name.startswith("_")
-)
+) | {"CORRELATION_ID", "REPLY_TO_CLIENT", "TTL", "CLUSTER"}
 
 
 class Worker:
@@ -59,6 +68,8 @@ class Worker:
         self.transactions: list[tuple[Any, Any]] = []
         self.answers: dict[str, str] = {}
         self.checks: list[dict[str, str]] = []
+        self.stop: Callable[[], None] | None = None  # Ends the answering.
+        self.spans: InMemorySpanExporter | None = None
 
     def perform(self, asked: dict[str, Any]) -> Any:
         return getattr(self, f"do_{asked['do']}")(asked)
@@ -208,6 +219,52 @@ class Worker:
     def do_checked(self, _: dict[str, Any]) -> Any:
         return list(self.checks)
 
+    def do_request(self, asked: dict[str, Any]) -> Any:
+        [message] = map(sent, asked["messages"])
+        reply = self.sender("").request(message, timeout_s=asked["timeout_ms"] / 1000)
+        return {"body": base64.b64encode(reply.body).decode()}
+
+    def do_answer(self, asked: dict[str, Any]) -> None:
+        producer = self.sender("")
+        consumer = ReceiveConsumer(
+            self.name_servers,
+            group=asked["group"],
+            subscriptions={asked["topic"]: "*"},
+            call_timeout_s=CALL_S,
+        )
+        consumer.start()
+
+        def answer(request: ReceivedMessage) -> None:
+            producer.reply(request, request.body[::-1])
+
+        def listen() -> None:
+            with suppress(ClientNotRunning):
+                consumer.listen(answer)
+
+        answering = Thread(target=listen)
+        answering.start()
+
+        def stop() -> None:
+            consumer.close()
+            answering.join()
+
+        self.stop = stop
+
+    def do_stop(self, _: dict[str, Any]) -> None:
+        assert self.stop is not None
+        self.stop()
+
+    def do_administer(self, asked: dict[str, Any]) -> Any:
+        return asyncio.run(administer(self.name_servers, asked))
+
+    def do_spans(self, _: dict[str, Any]) -> Any:
+        if self.spans is None:
+            self.spans = InMemorySpanExporter()
+            provider = TracerProvider()
+            provider.add_span_processor(SimpleSpanProcessor(self.spans))
+            trace.set_tracer_provider(provider)
+        return {"spans": [told_span(each) for each in self.spans.get_finished_spans()]}
+
     def sender(self, compression: str) -> Producer:
         with self.lock:
             if compression not in self.senders:
@@ -261,6 +318,20 @@ def sent(wire: dict[str, Any]) -> Message:
     )
 
 
+def told_span(span: ReadableSpan) -> dict[str, Any]:
+    own = span.context
+    assert own is not None
+    return {
+        "name": span.name,
+        "kind": span.kind.name,
+        "trace": f"{own.trace_id:032x}",
+        "span": f"{own.span_id:016x}",
+        "parent": "" if span.parent is None else f"{span.parent.span_id:016x}",
+        "links": [f"{each.context.trace_id:032x}" for each in span.links],
+        "attributes": dict(span.attributes or {}),
+    }
+
+
 def told(error: Exception) -> dict[str, Any]:
     # What the client itself refuses has no reason of the wire; its class is named alike.
     own = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(error).__name__).upper()
@@ -289,6 +360,8 @@ def main() -> None:
     with ThreadPoolExecutor(CALLS_MAX) as calls:
         for line in sys.stdin:
             calls.submit(answer, worker, json.loads(line))
+    for each in (*worker.senders.values(), *worker.consumers.values(), *worker.producers.values()):
+        each.close()
 
 
 if __name__ == "__main__":

@@ -60,8 +60,8 @@ def test_a_client_whose_build_failed_is_built_again(workshop, monkeypatch):
 
 
 LAYERS = {
-    "Go": "go/ariane/*.go",
-    "Java": "java/src/main/java/mq/ariane/client/*.java",
+    "Go": "go/ariane*/*.go",
+    "Java": "java/src/main/java/mq/ariane/client/**/*.java",
     "TypeScript": "typescript/src/*.ts",
 }
 PARTS = [
@@ -73,6 +73,9 @@ PARTS = [
     {"consumer", "Consumer", "ConsumerSettings"},
     {"listener", "listening", "Listener", "Listening", "standstill", "Standstill"},
     {"transaction", "transactions", "TransactionProducer"},
+    {"requests", "inbox", "Requests", "Inbox"},
+    {"admin", "Admin"},
+    {"tracing", "tracer", "Tracing", "Tracer"},
     {"compression", "Bodies"},
 ]
 """Files of each row of the page's table, by name."""
