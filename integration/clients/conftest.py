@@ -28,7 +28,11 @@ def cluster(tmp_path_factory) -> Iterator[LocalCluster]:
         ),
     )
     with LocalCluster(
-        tmp_path_factory.mktemp("cluster"), brokers=2, checkers=1, extra_broker_args=flags
+        tmp_path_factory.mktemp("cluster"),
+        brokers=2,
+        checkers=1,
+        admin=True,
+        extra_broker_args=flags,
     ) as cluster:
         yield cluster
 

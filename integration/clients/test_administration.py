@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import base64
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from languages import COMMANDS, Refused, Worker, build, missing
+from languages import COMMANDS, Refused, Worker
 
 from ariane_sdk.sync import ClusterClient
-from ariane_servicekit.running.processes import LocalCluster
 
 LANGUAGES = tuple(COMMANDS)
 MORE_THAN_A_PAGE = 110
@@ -20,14 +18,10 @@ PATIENCE_S = 60.0
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
-@pytest.fixture(scope="module")
-def managed(tmp_path_factory) -> Iterator[LocalCluster]:
-    path = tmp_path_factory.mktemp("managed")
-    with LocalCluster(path, brokers=2, admin=True) as cluster:
-        with ClusterClient(cluster.name_servers) as client:
-            for number in range(MORE_THAN_A_PAGE):
-                client.create_topic(f"one-of-many-{number:03}", queue_count=1)
-        yield cluster
+@pytest.fixture(scope="module", autouse=True)
+def many_topics(topics) -> None:
+    for number in range(MORE_THAN_A_PAGE):
+        topics.create_topic(f"one-of-many-{number:03}", queue_count=1)
 
 
 class Asked:
@@ -48,26 +42,20 @@ class Asked:
 
 
 @pytest.fixture(params=LANGUAGES)
-def admin(request, managed) -> Iterator[Asked]:
-    language = request.param
-    if lacks := missing(language):
-        pytest.skip(f"{lacks} is not on this machine")
-    build(language)
-    with Worker(language) as worker:
-        worker.ask("connect", name_servers=managed.name_servers.split(","))
-        yield Asked(worker, managed.admins[0].address)
+def admin(request, cluster, worker) -> Asked:
+    return Asked(worker(request.param), cluster.admins[0].address)
 
 
-def test_the_life_of_a_topic(admin, managed):
+def test_the_life_of_a_topic(admin, topics):
     topic = f"made-by-{admin.worker.language}"
     assert topic not in admin("topics")["topics"]
     assert admin.refusal("delete_topic", topic=topic) == "TOPIC_NOT_FOUND"
     assert admin.refusal("create_topic", topic="no name", queues=2) == "TOPIC_NAME_ILLEGAL"
     assert admin("create_topic", topic=topic, queues=2) == {}
     assert admin.refusal("create_topic", topic=topic, queues=2) == "TOPIC_EXISTS"
-    assert queue_counts(managed, topic) == {2}
+    assert queue_counts(topics, topic) == {2}
     assert admin("update_topic", topic=topic, queues=5) == {}
-    assert queue_counts(managed, topic) == {5}
+    assert queue_counts(topics, topic) == {5}
     listed = admin("topics")["topics"]
     assert topic in listed
     assert len([each for each in listed if each.startswith("one-of-many-")]) == MORE_THAN_A_PAGE
@@ -75,11 +63,10 @@ def test_the_life_of_a_topic(admin, managed):
     assert topic not in admin("topics")["topics"]
 
 
-def queue_counts(cluster: LocalCluster, topic: str) -> set[int]:
+def queue_counts(client: ClusterClient, topic: str) -> set[int]:
     """The counts of queues of a topic, over its brokers and both directions."""
-    with ClusterClient(cluster.name_servers) as client:
-        brokers = client.route(topic).brokers
-    assert len(brokers) == len(cluster.brokers)
+    brokers = client.route(topic).brokers
+    assert len(brokers) == 2
     return {count for each in brokers for count in (each.read_queue_count, each.write_queue_count)}
 
 
@@ -94,6 +81,10 @@ def test_the_life_of_a_group(admin):
 
     messages = [message(topic, text) for text in "abc"]
     admin.worker.ask("send", messages=messages)
+    # The group consumes, and what fails is no dead letter at once.
+    words = {"topic": topic, "group": group, "wait_ms": 60_000, "max": 1}
+    [failed] = admin.worker.ask("receive", **words)
+    admin.worker.ask("nack", numbers=[failed["number"]], delay_ms=0)
     consume(admin.worker, topic, len(messages))
     until(admin, topic, 0)
     assert admin("reset", group=group, topic=topic, to_ms=0) == {}

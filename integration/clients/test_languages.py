@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 import subprocess
 import time
 import tomllib
@@ -419,19 +420,27 @@ QUICK_STARTS = {
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("language", QUICK_STARTS)
-def test_the_quick_start_of_the_readme_runs(language, worker, topics, cluster):
+def test_the_programs_of_the_readme_run(language, worker, topics, cluster):
     worker(language)  # It is built then.
     path, command = QUICK_STARTS[language]
     paper = Paper(clients.ROOT, f"sdk/{language}/README.md")
-    [program] = paper.blocks({"typescript": "ts"}.get(language, language))
-    topic = f"quick-{language}"
-    topics.create_topic(topic, queue_count=2)
-    first = cluster.name_servers.split(",")[0]
-    program = program.replace("127.0.0.1:9876", first).replace('"orders"', f'"{topic}"')
+    here = {
+        "127.0.0.1:9876": cluster.name_servers.split(",")[0],
+        "127.0.0.1:9881": cluster.admins[0].address,
+        '"orders"': f'"quick-orders-{language}"',
+        '"questions"': f'"quick-questions-{language}"',
+    }
+    words = re.compile("|".join(map(re.escape, here)))
+    [first, second] = paper.blocks({"typescript": "ts"}.get(language, language))
+    topics.create_topic(f"quick-orders-{language}", queue_count=2)  # The other makes its own.
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(program)
-    done = subprocess.run(
-        command, cwd=clients.SDK / language, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert "table-7 wants one espresso" in done.stdout
+    for program, printed in (
+        (first, "table-7 wants one espresso"),
+        (second, "the answer: olleh"),
+    ):
+        path.write_text(words.sub(lambda found: here[found[0]], program))
+        done = subprocess.run(
+            command, cwd=clients.SDK / language, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        assert printed in done.stdout
