@@ -49,6 +49,9 @@ type Options struct {
 	// Compression is how bodies of 4 KiB and more are compressed that become smaller by it. Every client
 	// decompresses what it receives. Zero: they are not.
 	Compression Compression
+	// Tracer makes spans of sends and of calls of listeners. Nil: none. Package ariane.mq/go/arianeotel has one for
+	// OpenTelemetry.
+	Tracer Tracer
 }
 
 // Client is one program's view of a cluster. Close it at the end.
@@ -56,6 +59,7 @@ type Client struct {
 	sources *sources // Of addresses of name servers.
 	options Options
 	id      string
+	inbox   *inbox // Of replies.
 
 	mu          sync.Mutex
 	connections map[place]*grpc.ClientConn
@@ -130,6 +134,7 @@ func NewClient(nameServers []string, options Options) (*Client, error) {
 		clusters:    map[string]string{},
 		nameServer:  rand.IntN(len(nameServers)),
 	}
+	made.inbox = newInbox(made)
 	made.turn.Store(rand.Uint64N(1 << 16))
 	return made, nil
 }
@@ -139,6 +144,7 @@ func (c *Client) ID() string { return c.id }
 
 // Close ends all connections, and with them every call in flight.
 func (c *Client) Close() error {
+	defer c.inbox.close() // What it waits for has ended by then.
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.closed = true
@@ -377,6 +383,19 @@ func (c *Client) brokerAddress(ctx context.Context, broker string, topics ...str
 		Code: codes.Unavailable, Reason: ReasonRouteNotFound, Retriable: true,
 		Message: fmt.Sprintf("no primary of broker %s is known for topic %s", broker, strings.Join(topics, ", ")),
 	}
+}
+
+// knownAddress is where a broker of a topic is, as far as that is known; empty otherwise.
+func (c *Client) knownAddress(topic, broker string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	route, _ := c.known[question{topic: topic}].said.(*namesrvv1.Route)
+	for _, each := range route.GetBrokers() {
+		if each.BrokerName == broker {
+			return each.Addresses[0]
+		}
+	}
+	return ""
 }
 
 // bounded gives a context without a deadline that of the options.

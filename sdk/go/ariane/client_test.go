@@ -34,6 +34,7 @@ type process struct {
 	namesrvv1.UnimplementedRouteServiceServer
 	brokerv1.UnimplementedSendServiceServer
 	brokerv1.UnimplementedReceiveServiceServer
+	brokerv1.UnimplementedPullServiceServer
 
 	name    string
 	address string
@@ -41,11 +42,16 @@ type process struct {
 	receive func(context.Context) []string // Bodies of what comes with one call.
 	// acknowledge is what a send waits for, once it is stored, before it is acknowledged.
 	acknowledge func(context.Context)
+	bounds      func(context.Context) // What the bounds of queues wait for.
+	requests    chan *commonv1.Message
+	replies     chan *commonv1.Message
 
 	mu      sync.Mutex
 	brokers []*process
 	counts  map[string]int
 	sent    []string
+	parents []string // Spans of packed messages.
+	pulls   []*brokerv1.PullMessagesRequest
 	calls   []int // Messages of each call of senders.
 	settled []string
 	failed  map[string]string // Handles of what failed, each with its cause.
@@ -63,10 +69,14 @@ func start(t *testing.T, name string, brokers ...*process) *process {
 		failed:      map[string]string{},
 		receive:     func(ctx context.Context) []string { <-ctx.Done(); return nil },
 		acknowledge: func(context.Context) {},
+		bounds:      func(context.Context) {},
+		requests:    make(chan *commonv1.Message, 16),
+		replies:     make(chan *commonv1.Message, 16),
 	}
 	namesrvv1.RegisterRouteServiceServer(p.server, p)
 	brokerv1.RegisterSendServiceServer(p.server, p)
 	brokerv1.RegisterReceiveServiceServer(p.server, p)
+	brokerv1.RegisterPullServiceServer(p.server, p)
 	go func() { _ = p.server.Serve(listener) }()
 	t.Cleanup(p.server.Stop)
 	return p
@@ -92,7 +102,7 @@ func (p *process) GetRoute(context.Context, *namesrvv1.GetRouteRequest) (*namesr
 	route := &namesrvv1.Route{Topic: topic}
 	for _, broker := range p.brokers {
 		route.Brokers = append(route.Brokers, &namesrvv1.BrokerRoute{
-			BrokerName: broker.name, Addresses: map[int64]string{0: broker.address}, WriteQueueCount: 1,
+			BrokerName: broker.name, Addresses: map[int64]string{0: broker.address}, WriteQueueCount: 1, ReadQueueCount: 1,
 			Permission: namesrvv1.TopicPermission_TOPIC_PERMISSION_READ_WRITE,
 		})
 	}
@@ -119,6 +129,7 @@ func (p *process) AppendRecords(ctx context.Context, request *brokerv1.AppendRec
 	p.mu.Lock()
 	p.calls = append(p.calls, len(bodies))
 	p.sent = append(p.sent, bodies...)
+	p.parents = append(p.parents, request.TraceParents...)
 	acknowledge := p.acknowledge
 	p.mu.Unlock()
 	acknowledge(ctx)
@@ -139,7 +150,6 @@ func TestWhatIsUnusualGoesPlainly(t *testing.T) {
 		"letters":  func(m *Message) { m.Keys = []string{"ø"} },
 		"group":    func(m *Message) { m.Group = "g\x01" },
 		"system":   func(m *Message) { m.Properties = map[string]string{"REAL_TOPIC": "x"} },
-		"trace":    func(m *Message) { m.Properties = map[string]string{"traceparent": "00-1-2-01"} },
 		"control":  func(m *Message) { m.Properties = map[string]string{"a": "b\x02"} },
 		"size":     func(m *Message) { m.Properties = map[string]string{"a": strings.Repeat("x", 31_000)} },
 	}

@@ -27,6 +27,7 @@ const (
 	ReasonReceiptHandleExpired = "RECEIPT_HANDLE_EXPIRED"
 	ReasonTransactionDecided   = "TRANSACTION_DECIDED"
 	ReasonDeadlinePassed       = "DEADLINE_PASSED"
+	ReasonRequestTimeout       = "REQUEST_TIMEOUT"
 )
 
 // Error is what a process of the cluster, or gRPC on the way to it, said of a call.

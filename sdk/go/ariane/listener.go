@@ -20,6 +20,7 @@ func (c *Consumer) Listen(ctx context.Context, concurrency int, listener Listene
 	if concurrency < 1 {
 		return fmt.Errorf("ariane: concurrency is %d: 1 or more are expected", concurrency)
 	}
+	listener = c.tracedListener(listener)
 	ctx, cancel := context.WithCancel(ctx)
 	defer context.AfterFunc(c.ctx, cancel)()
 	room := make(chan struct{}, concurrency)

@@ -61,7 +61,8 @@ type Delivery struct {
 	// InvisibleUntil is when others see the message again, unless it is settled.
 	InvisibleUntil time.Time
 
-	handle string
+	handle  string
+	replyTo *commonv1.ReplyAddress // Who waits for a reply; nil: nobody.
 }
 
 // check refuses texts that no call can carry.
@@ -144,6 +145,7 @@ func deliveryOf(received *brokerv1.ReceivedMessage) Delivery {
 		Attempt:        int(position.GetDeliveryAttempt()) + 1,
 		InvisibleUntil: received.GetInvisibleUntil().AsTime(),
 		handle:         received.ReceiptHandle,
+		replyTo:        received.Message.ReplyAddress,
 	}
 }
 

@@ -55,10 +55,24 @@ func NewProducer(client *Client) *Producer {
 // Send sends one message, and returns when it is as safe as its broker promises. Messages of a topic, or of
 // its groups, that are sent while another is on its way to the same broker go on together.
 func (p *Producer) Send(ctx context.Context, message Message) (Receipt, error) {
+	return p.send(ctx, message, nil)
+}
+
+// send sends one message, whose reply goes to an address if there is one.
+func (p *Producer) send(ctx context.Context, message Message, replyTo *commonv1.ReplyAddress) (Receipt, error) {
+	receipts, err := p.client.traced(ctx, []Message{message}, ofSingle(message, replyTo), func(ctx context.Context, marked []Message) ([]Receipt, error) {
+		receipt, err := p.sendSingle(ctx, marked[0], replyTo)
+		return []Receipt{receipt}, err
+	})
+	return receipts[0], err
+}
+
+func (p *Producer) sendSingle(ctx context.Context, message Message, replyTo *commonv1.ReplyAddress) (Receipt, error) {
 	wire, err := p.wireOf([]Message{message})
 	if err != nil {
 		return Receipt{}, err
 	}
+	wire[0].ReplyAddress = replyTo
 	ctx, cancel := p.client.bounded(ctx)
 	defer cancel()
 	return repeated(ctx, p.client, message.Topic, func() (Receipt, error) {
@@ -73,6 +87,10 @@ func (p *Producer) Send(ctx context.Context, message Message) (Receipt, error) {
 // SendBatch sends messages of one topic, and of one group or none, to one queue: in order, and all of
 // them or none.
 func (p *Producer) SendBatch(ctx context.Context, messages []Message) ([]Receipt, error) {
+	return p.client.traced(ctx, messages, ofBatch(messages), p.sendAll)
+}
+
+func (p *Producer) sendAll(ctx context.Context, messages []Message) ([]Receipt, error) {
 	wire, err := p.wireOf(messages)
 	if err != nil {
 		return nil, err

@@ -30,6 +30,9 @@ const (
 	emptyChecksum        = "__CRC32#\x010000000000\x02"
 	maskOfBodyCRC        = 0x7FFFFFFF
 	systemFlagCompressed = 1
+	traceParent          = "traceparent"
+	traceParentBytes     = 55
+	traceParentsMax      = 16
 )
 
 var systemFlags = map[commonv1.Compression]uint32{
@@ -46,7 +49,7 @@ func areUsual(messages []*commonv1.Message) bool {
 }
 
 func isUsual(message *commonv1.Message) bool {
-	if message.DeliveryTime != nil || len(message.Topic) > recordTopicMax || len(message.Keys) > recordKeysMax {
+	if message.DeliveryTime != nil || message.ReplyAddress != nil || len(message.Topic) > recordTopicMax || len(message.Keys) > recordKeysMax {
 		return false
 	}
 	words := append([]string{message.Topic, message.UniqueId}, message.Keys...)
@@ -63,7 +66,7 @@ func isUsual(message *commonv1.Message) bool {
 	for name, value := range message.Properties {
 		size += len(name) + len(value) + 2
 		// Those of the system begin otherwise.
-		if name == "" || name[0] < 'a' || name[0] > 'z' || name == "traceparent" || value == "" {
+		if name == "" || name[0] < 'a' || name[0] > 'z' || value == "" {
 			return false
 		}
 		if !isOf(name, isShown) || !isOf(value, isShown) {
@@ -145,7 +148,20 @@ func tableOf(target queue, producer int64, line *lane, messages []*commonv1.Mess
 	}
 	copy(records[place:], sequenceValue(producer, line, len(messages), len(records)))
 	table.RecordsCrc32 = crc32.ChecksumIEEE(records)
-	return &brokerv1.AppendRecordsRequest{Table: table, TableRecords: records}
+	return &brokerv1.AppendRecordsRequest{Table: table, TableRecords: records, TraceParents: traceParentsOf(messages)}
+}
+
+// traceParentsOf are the contexts of the sampled spans in which messages were sent: the broker looks for them nowhere else.
+func traceParentsOf(messages []*commonv1.Message) []string {
+	var found []string
+	for _, message := range messages {
+		context := message.Properties[traceParent]
+		sampled := len(context) == traceParentBytes && strings.IndexByte("13579bdf", context[traceParentBytes-1]) >= 0
+		if sampled && len(found) < traceParentsMax && !slices.Contains(found, context) {
+			found = append(found, context)
+		}
+	}
+	return found
 }
 
 // appendHeader adds what is before the properties, with zeros where the broker writes, and where the size comes.

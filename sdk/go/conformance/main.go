@@ -15,6 +15,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
 	"ariane.mq/go/ariane"
 )
 
@@ -68,6 +70,11 @@ type command struct {
 	Count       int64             `json:"count"`
 	Batch       int64             `json:"batch"`
 	InFlight    int               `json:"in_flight"`
+	TimeoutMs   int64             `json:"timeout_ms"`
+	Address     string            `json:"address"`
+	Act         string            `json:"act"`
+	Queues      int32             `json:"queues"`
+	ToMs        int64             `json:"to_ms"`
 }
 
 type worker struct {
@@ -87,6 +94,8 @@ type worker struct {
 	heard        []heard
 	busy, most   int
 	stop         func() error // Ends the listening.
+	recorded     *tracetest.InMemoryExporter
+	tracer       ariane.Tracer
 }
 
 type heard struct {
@@ -196,6 +205,14 @@ func (w *worker) do(ctx context.Context, asked command) (any, error) {
 		return nil, w.transaction(asked).Commit(ctx)
 	case "rollback":
 		return nil, w.transaction(asked).Rollback(ctx)
+	case "request":
+		return w.request(ctx, asked)
+	case "answer":
+		return nil, w.respond(asked)
+	case "administer":
+		return w.administer(ctx, asked)
+	case "spans":
+		return w.spans(), nil
 	case "checked":
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -217,7 +234,7 @@ func (w *worker) connect(compression string) (*ariane.Producer, error) {
 	}
 	options := ariane.Options{
 		Compression: compressions[compression], TryTimeout: tryTimeout, CallTimeout: callTimeout,
-		ProducerGroup: "conformance",
+		ProducerGroup: "conformance", Tracer: w.tracer,
 	}
 	if token := w.token; token != "" {
 		options.Token = func(context.Context) (string, error) { return token, nil }
@@ -378,29 +395,21 @@ func (w *worker) listen(asked command) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	over := make(chan error, 1)
-	w.stop = func() error {
-		cancel()
-		return <-over
-	}
-	go func() {
-		over <- consumer.Listen(ctx, asked.InFlight, func(_ context.Context, delivery ariane.Delivery) error {
-			w.mu.Lock()
-			w.busy++
-			w.most = max(w.most, w.busy)
-			w.heard = append(w.heard, heard{delivery.Body, delivery.Attempt})
-			w.mu.Unlock()
-			time.Sleep(time.Duration(asked.WaitMs) * time.Millisecond)
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			w.busy--
-			if string(delivery.Body) == "fail" && delivery.Attempt == 1 {
-				return errors.New("as told")
-			}
-			return nil
-		})
-	}()
+	w.listenUntilStop(consumer, asked.InFlight, func(_ context.Context, delivery ariane.Delivery) error {
+		w.mu.Lock()
+		w.busy++
+		w.most = max(w.most, w.busy)
+		w.heard = append(w.heard, heard{delivery.Body, delivery.Attempt})
+		w.mu.Unlock()
+		time.Sleep(time.Duration(asked.WaitMs) * time.Millisecond)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.busy--
+		if string(delivery.Body) == "fail" && delivery.Attempt == 1 {
+			return errors.New("as told")
+		}
+		return nil
+	})
 	return nil
 }
 
