@@ -86,7 +86,7 @@ func (i *inbox) handOut(message *commonv1.Message) {
 	}
 }
 
-// open reads the replies of a cluster from now on. Once for all that wait for it: it ends with none of them.
+// open reads the replies of a cluster from now on. It is done once for all that wait for it, and ends with none of them.
 func (i *inbox) open(ctx context.Context, cluster string) error {
 	topic := cluster + replySuffix
 	i.mu.Lock()
@@ -219,11 +219,24 @@ func (i *inbox) start(topic, broker string, places map[int32]queuePlace) {
 				repeats = 0
 				continue
 			}
+			if repeats == 0 && i.ctx.Err() == nil {
+				i.client.options.Logger.Warn("replies are not read, and will be", "broker", broker, "topic", topic, "error", err)
+			}
 			pause(i.ctx, repeats, errorOf(err, ""))
 			repeats++
 			i.client.forgetRoute(topic)
 		}
 	})
+}
+
+// follow reads a broker that took up the topic later, from its beginning: all that it has is new.
+func (i *inbox) follow(topic, broker string) {
+	i.mu.Lock()
+	opened := i.opened[topic]
+	i.mu.Unlock()
+	if opened {
+		i.start(topic, broker, map[int32]queuePlace{})
+	}
 }
 
 // pull holds one pull for all queues of the topic on a broker; after a failure it is answered at once: whether the
@@ -237,7 +250,7 @@ func (i *inbox) pull(at brokerTopic, places map[int32]queuePlace, holds bool) er
 	request.Subscriptions = []*commonv1.Subscription{Subscription{Topic: at.topic, Tags: i.client.id}.wire()}
 	for _, each := range route.Brokers {
 		if each.BrokerName != at.broker {
-			i.start(at.topic, each.BrokerName, map[int32]queuePlace{}) // All that a new one has is new.
+			i.follow(at.topic, each.BrokerName)
 			continue
 		}
 		for id := range each.ReadQueueCount {
