@@ -360,6 +360,8 @@ def main() -> None:
     with ThreadPoolExecutor(CALLS_MAX) as calls:
         for line in sys.stdin:
             calls.submit(answer, worker, json.loads(line))
+    if worker.stop is not None:
+        worker.stop()
     for each in (*worker.senders.values(), *worker.consumers.values(), *worker.producers.values()):
         each.close()
 

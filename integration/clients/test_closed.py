@@ -158,6 +158,26 @@ def test_a_key_opens_a_closed_cluster_also_after_a_restart(cluster, certificates
             worker.end()
 
 
+def test_a_certificate_opens_admin_and_the_replies_to_ones_own_requests(languages, tmp_path):
+    with LocalCluster(tmp_path, admin=True, tls=True, super_users=("anna",)) as cluster:
+        assert cluster.certificates is not None
+        named = environment(cluster.certificates, "anna")
+        admin = cluster.admins[0].address
+
+        def play(language: str) -> None:
+            topic = f"questions-to-{language}"
+            with Worker(language, environment=named) as worker:
+                worker.ask("connect", name_servers=cluster.name_servers.split(","))
+                worker.ask("administer", address=admin, act="create_topic", topic=topic)
+                worker.ask("answer", topic=topic, group=topic)
+                question = message("hello") | {"topic": topic}
+                said = worker.ask("request", messages=[question], timeout_ms=60_000)
+                worker.ask("stop")
+            assert said == {"body": base64.b64encode(b"olleh").decode()}
+
+        in_all(languages, play)
+
+
 def test_a_login_is_renewed_on_its_connection(key, keys, languages, tmp_path, monkeypatch):
     """Of Go and Java; TypeScript has a session of its own, which it begins anew in time."""
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
