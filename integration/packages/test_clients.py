@@ -56,8 +56,8 @@ class NewUser:
         run(ariane, *create, folder=folder, ARIANE_NAME_SERVERS=cluster)
 
     def write(self, word: str, name: str) -> None:
-        """The one block of a language of code as a file."""
-        [text] = self.paper.blocks(word)
+        """The first block of a language of code as a file."""
+        text = self.paper.blocks(word)[0]
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         text = text.replace("127.0.0.1:9876", self._cluster).replace('"orders"', f'"{self.topic}"')
