@@ -332,7 +332,7 @@ class BrokerSettings(ServiceSettings):
         20_000,
         ge=1,
         description="Pairs of idempotent producer and queue that are remembered, about 1 KiB of "
-        "memory each; beyond that, the user who has most loses those that were unused for longest.",
+        "memory each; beyond that, the users who have most lose those unused for longest.",
     )
     producer_save_s: float = Field(
         10,

@@ -4,8 +4,8 @@ A client says who it is in its gRPC user agent, once a connection::
 
     ariane-python/0.1.0 client/web-1@4711@9f2c producer-group/orders ariane-wire/0.1.0
 
-Of others, the first word and the address tell them apart. If there are too many, the user who has
-most loses his oldest.
+Of others, the first word and the address tell them apart. If there are too many, the users who
+have most lose their oldest.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Final, NamedTuple
 
+from ariane_broker.fair_room import given_up
 from ariane_record.layout import Host
 from ariane_record.names import TOPIC_NAME_LENGTH_MAX
 
@@ -164,9 +165,13 @@ class Producers:
         if self._count < PRODUCERS_MAX:
             return
         known = [each for client in self._clients.values() for each in client.topics.values()]
-        (user, count), *_ = Counter(each.client.user for each in known).most_common(1)
-        theirs = [each for each in known if each.client.user == user]
-        for each in sorted(theirs, key=attrgetter("last_ms"))[: max(1, count // 10)]:
-            del each.client.topics[each.topic]
-            self._count -= 1
+        counts = Counter(each.client.user for each in known)
+        # A tenth at once, since all are looked at.
+        going = given_up(counts, max(1, PRODUCERS_MAX // 10))
+        for each in sorted(known, key=attrgetter("last_ms")):
+            user = each.client.user
+            if going.get(user):
+                going[user] -= 1
+                del each.client.topics[each.topic]
+                self._count -= 1
         self._clients = {key: each for key, each in self._clients.items() if each.topics}

@@ -10,9 +10,9 @@ A new batch must continue after the last one. A batch that equals one of the las
 with its first result. All others are refused: a gap, an older epoch, sequence numbers of other
 batches.
 
-A stream without use for a while is forgotten. If there are too many, whoever has most of them loses
-those that were unused for longest, so that no user crowds out another. The producer of a forgotten
-stream begins anew with a larger epoch, at the price of one refused batch.
+A stream without use for a while is forgotten. If there are too many, those who have most of them
+lose the ones that were unused for longest, so that no user crowds out another. The producer of a
+forgotten stream begins anew with a larger epoch, at the price of one refused batch.
 
 All of this is rebuilt from the log (``log_states``), which does not say whose a stream is: until it
 is used again, one that was found there counts for its topic.
@@ -23,11 +23,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import compress, islice, starmap
+from itertools import compress, starmap
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from ariane_broker.errors.public_errors import producer_fenced, sequence_gap, sequence_passed
+from ariane_broker.fair_room import given_up
 from ariane_broker.log.derived.producer_stream import (
     BATCHES_KEPT,
     Owner,
@@ -42,8 +43,6 @@ from ariane_record import ProducerSequence
 from ariane_storage.log.scan import Stretch
 from ariane_storage.writing.append import Appended
 from ariane_storage.writing.sequenced_batches import SequencedBatch, sequenced_batches
-
-_EVERYBODY: Final[Owner] = ("", "")
 
 _stored_batch: Final[Callable[[tuple[int, ...]], StoredBatch]] = partial(tuple.__new__, StoredBatch)
 _stream: Final[Callable[[tuple[int, tuple[StoredBatch, ...], str]], Stream]] = partial(
@@ -301,30 +300,27 @@ class ProducerSequences(SnapshotState):
     def take_over(self, contents: Mapping[str, Any]) -> None:
         """Restore the state from what ``copied`` made."""
         streams: dict[StreamKey, Stream] = {}
-        # Snapshots of older versions have no users, and do not say what was crowded out.
-        for producer_id, topic, queue_id, epoch, rows, *user in contents["streams"]:
+        for producer_id, topic, queue_id, epoch, rows, user in contents["streams"]:
             batches = tuple(starmap(StoredBatch, (map(int, row) for row in rows)))
             if not batches:
                 raise ValueError("a stream without batches")
-            stream = Stream(int(epoch), batches, *map(str, user))
+            stream = Stream(int(epoch), batches, str(user))
             streams[int(producer_id), str(topic), int(queue_id)] = stream
-        self._streams = streams
-        found = contents.get("crowdedOut")
-        if found is not None:
-            self._crowded_out_ms = {(str(user), str(topic)): int(ms) for user, topic, ms in found}
-        elif len(streams) >= self._stream_count_max:
-            # Others may be gone already, all of them unused for longer.
-            self._crowded_out_ms = {_EVERYBODY: next(iter(streams.values())).last_used_ms}
+        crowded_out = {
+            (str(user), str(topic)): int(ms) for user, topic, ms in contents["crowdedOut"]
+        }
+        self._streams, self._crowded_out_ms = streams, crowded_out
 
     def _make_room(self) -> None:
-        """Forget streams of whoever has most: a tenth at once, since all are looked at."""
-        while len(self._streams) > self._stream_count_max:
-            counts = Counter(map(owner_of, self._streams, self._streams.values()))
-            (owner, count), *_ = counts.most_common(1)
-            theirs = (
-                key for key, stream in self._streams.items() if owner_of(key, stream) == owner
-            )
-            for key in list(islice(theirs, max(1, count // 10))):
+        """Forget streams of those who have most: a tenth at once, since all are looked at."""
+        over = len(self._streams) - self._stream_count_max
+        if over <= 0:
+            return
+        owners = list(map(owner_of, self._streams, self._streams.values()))
+        going = given_up(Counter(owners), over + self._stream_count_max // 10)
+        for key, owner in zip(list(self._streams), owners, strict=True):
+            if going.get(owner):
+                going[owner] -= 1
                 used_ms = self._streams.pop(key).last_used_ms
                 self._crowded_out_ms[owner] = max(self._crowded_out_ms.get(owner, 0), used_ms)
 
@@ -333,7 +329,7 @@ class ProducerSequences(SnapshotState):
 
         What others had crowded out was theirs.
         """
-        owners = (self._user(), ""), ("", topic), _EVERYBODY
+        owners = (self._user(), ""), ("", topic)
         used_ms = max(self._crowded_out_ms.get(owner, 0) for owner in owners)
         return min(max(0, self._now_ms() - used_ms - 1), self._known_ms_max(topic))
 
