@@ -174,6 +174,13 @@ public final class ArianeException extends RuntimeException {
         return made;
     }
 
+    /** No reply came in time: a sent request may have had its effect. */
+    static ArianeException requestTimeout(String text, boolean sent) {
+        ArianeException made = of(Status.Code.DEADLINE_EXCEEDED, "REQUEST_TIMEOUT", text).withOutcome(sent);
+        made.retriable = true;
+        return made;
+    }
+
     static ArianeException interrupted() {
         return of(Status.Code.CANCELLED, "", "interrupted");
     }

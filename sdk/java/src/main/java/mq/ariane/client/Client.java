@@ -54,7 +54,7 @@ public final class Client implements AutoCloseable {
     private static final int ANSWERS_MAX = 4096;
 
     /** One to a name server: where a topic is, or a message group of it. */
-    private record Question(String topic, String group) {}
+    record Question(String topic, String group) {}
 
     private record Answer(Object said, long untilNanos) {
         Answer(Object said, Duration life) {
@@ -79,6 +79,8 @@ public final class Client implements AutoCloseable {
     private final ExecutorService threads = Executors.newCachedThreadPool(Client::daemon);
     /** For those that would wait for the same answers, in any number. */
     private final ExecutorService few = Executors.newFixedThreadPool(8, Client::daemon);
+    /** Replies to requests of any of its producers. */
+    final ReplyInbox replies = new ReplyInbox(this);
     private volatile boolean closed;
 
     /** A client of the cluster that the name servers of {@code ARIANE_NAME_SERVERS} know, which commas separate. */
@@ -126,6 +128,7 @@ public final class Client implements AutoCloseable {
     @Override
     public void close() {
         closed = true;
+        replies.close();
         threads.shutdown();
         few.shutdown();
         security.close();
@@ -180,7 +183,7 @@ public final class Client implements AutoCloseable {
         }));
     }
 
-    private static ArianeException closedException() {
+    static ArianeException closedException() {
         return ArianeException.of(Status.Code.FAILED_PRECONDITION, "CLIENT_NOT_RUNNING", "the client is closed")
                 .withOutcome(false);
     }
@@ -296,7 +299,7 @@ public final class Client implements AutoCloseable {
      * was known before holds where the next one that is asked does not answer.
      */
     @SuppressWarnings("unchecked") // A question has answers of one type.
-    private <A> A askNameServer(Question asked, Deadline deadline, Function<RouteServiceBlockingStub, A> ask) {
+    <A> A askNameServer(Question asked, Deadline deadline, Function<RouteServiceBlockingStub, A> ask) {
         for (int tries = 0;; tries++) {
             Answer before = known.get(asked);
             if (before != null && before.untilNanos - System.nanoTime() > 0) {

@@ -15,6 +15,7 @@ public final class ClientSettings {
     final int maxMessageBytes;
     final Compression compression;
     final String producerGroup;
+    final Tracing tracing;
 
     private ClientSettings(Builder built) {
         tls = built.tls;
@@ -25,6 +26,7 @@ public final class ClientSettings {
         maxMessageBytes = built.maxMessageBytes;
         compression = built.compression;
         producerGroup = built.producerGroup;
+        tracing = built.tracing;
     }
 
     /** TLS and credentials as the environment says, and all else as the builder begins with it. */
@@ -56,6 +58,7 @@ public final class ClientSettings {
         private int maxMessageBytes = 64 << 20;
         private Compression compression = Compression.COMPRESSION_UNSPECIFIED;
         private String producerGroup = "";
+        private Tracing tracing;
 
         private Builder() {}
 
@@ -118,6 +121,12 @@ public final class ClientSettings {
                 throw new IllegalArgumentException("producer group \"" + group + "\" is not printable, or has a space");
             }
             producerGroup = group;
+            return this;
+        }
+
+        /** Is told of sends and of calls of listeners, to make spans of them; nobody is unless given. */
+        public Builder tracing(Tracing tracing) {
+            this.tracing = tracing;
             return this;
         }
 

@@ -89,7 +89,8 @@ public final class Consumer implements AutoCloseable {
      * @throws ArianeException a broker or name server refuses
      */
     public void listen(int concurrency, Listener listener) throws InterruptedException {
-        new Listening(client, this, settings.group, settings.invisible, concurrency, listener).run();
+        Listener traced = Traced.listener(client, settings.group, listener);
+        new Listening(client, this, settings.group, settings.invisible, concurrency, traced).run();
     }
 
     void giveBack(Delivery delivery) {
@@ -207,7 +208,8 @@ public final class Consumer implements AutoCloseable {
                 .setReceiptHandle(delivery.handle()).setInvisibleDuration(Times.of(duration)).build();
         var answer = onPrimary(delivery.brokerName(), deadline, stub -> stub.changeInvisibleDuration(request));
         return new Delivery(delivery.message(), delivery.brokerName(), delivery.queueId(), delivery.offset(),
-                delivery.attempt(), Times.of(answer.getInvisibleUntil()), answer.getReceiptHandle());
+                delivery.attempt(), Times.of(answer.getInvisibleUntil()), answer.getReceiptHandle(),
+                delivery.replyAddress());
     }
 
     /** Asks each broker of the topics that is not being asked already. */

@@ -2,6 +2,7 @@ package mq.ariane.client;
 
 import java.time.Instant;
 import mq.ariane.broker.v1.ReceivedMessage;
+import mq.ariane.common.v1.ReplyAddress;
 
 /**
  * A message in a consumer's hands.
@@ -13,13 +14,15 @@ import mq.ariane.broker.v1.ReceivedMessage;
  * @param attempt counts deliveries of the message, this one included: 1 for the first
  * @param invisibleUntil when others see it again, unless it is settled
  * @param handle settles it
+ * @param replyAddress of a request: who waits for a reply; null for others
  */
 public record Delivery(Message message, String brokerName, int queueId, long offset, int attempt,
-        Instant invisibleUntil, String handle) {
+        Instant invisibleUntil, String handle, ReplyAddress replyAddress) {
     static Delivery of(ReceivedMessage received) {
-        var position = received.getMessage().getPosition();
-        return new Delivery(Message.of(received.getMessage()), position.getBrokerName(), position.getQueueId(),
+        var message = received.getMessage();
+        var position = message.getPosition();
+        return new Delivery(Message.of(message), position.getBrokerName(), position.getQueueId(),
                 position.getQueueOffset(), position.getDeliveryAttempt() + 1, Times.of(received.getInvisibleUntil()),
-                received.getReceiptHandle());
+                received.getReceiptHandle(), message.hasReplyAddress() ? message.getReplyAddress() : null);
     }
 }

@@ -130,7 +130,7 @@ public record Message(String topic, byte[] body, String tag, List<String> keys, 
         }
     }
 
-    private static String newId() {
+    static String newId() {
         return UUID.randomUUID().toString().replace("-", "");
     }
 }

@@ -8,8 +8,10 @@ import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.Supplier;
@@ -19,8 +21,8 @@ import mq.ariane.broker.v1.SendMessagesRequest;
 import mq.ariane.broker.v1.SendMessagesResponse;
 import mq.ariane.broker.v1.SendServiceGrpc;
 import mq.ariane.broker.v1.SentMessage;
-import mq.ariane.common.v1.Compression;
 import mq.ariane.common.v1.MessageQueue;
+import mq.ariane.common.v1.ReplyAddress;
 import mq.ariane.namesrv.v1.BrokerRoute;
 import mq.ariane.namesrv.v1.TopicPermission;
 
@@ -72,12 +74,26 @@ public final class Producer {
 
     /** The same within a time limit. */
     public Receipt send(Message message, Duration timeout) {
-        Deadline deadline = Deadline.in(timeout);
-        var wire = message.wire(false, client.settings().compression);
-        return repeated(message.topic(), deadline, () -> {
-            Place place = choose(message.topic(), message.group(), deadline);
-            return gathering(place.queue(), message.group()).add(place, wire, deadline);
+        return send(message, null, Deadline.in(timeout));
+    }
+
+    private Receipt send(Message message, ReplyAddress address, Deadline deadline) {
+        return Traced.one(client, message, correlationId(address), marked -> {
+            var wire = wire(marked, address);
+            return repeated(message.topic(), deadline, () -> {
+                Place place = choose(message.topic(), message.group(), deadline);
+                return gathering(place.queue(), message.group()).add(place, wire, deadline);
+            });
         });
+    }
+
+    private static String correlationId(ReplyAddress address) {
+        return address == null ? "" : address.getCorrelationId();
+    }
+
+    private mq.ariane.common.v1.Message wire(Message message, ReplyAddress address) {
+        var wire = message.wire(false, client.settings().compression);
+        return address == null ? wire : wire.toBuilder().setReplyAddress(address).build();
     }
 
     /**
@@ -86,7 +102,80 @@ public final class Producer {
      */
     public CompletableFuture<Receipt> sendAsync(Message message) {
         Deadline deadline = client.deadline();
-        return tryAsync(message, message.wire(false, client.settings().compression), deadline, 0);
+        return Traced.async(client, message, "", marked -> tryAsync(marked, wire(marked, null), deadline, 0));
+    }
+
+    /**
+     * Sends a request and waits for the first reply to it, in all for so long; every group gets the request. The first
+     * one of a client takes longer: it begins to listen, and makes the reply topic of the cluster where it is missing.
+     *
+     * @throws ArianeException REQUEST_TIMEOUT where no reply came in time, with an unknown outcome where the request is
+     *     stored: a consumer may have acted on it
+     */
+    public Message request(Message message, Duration timeout) {
+        CompletableFuture<Message> asking = requestAsync(message, timeout);
+        try {
+            return asking.get();
+        } catch (ExecutionException failed) {
+            throw ArianeException.of(failed.getCause(), "");
+        } catch (InterruptedException interrupted) {
+            asking.cancel(false);
+            Thread.currentThread().interrupt();
+            throw ArianeException.interrupted();
+        }
+    }
+
+    /** The same, without a thread that waits; a future that is cancelled waits no more, and lets the send go on. */
+    public CompletableFuture<Message> requestAsync(Message message, Duration timeout) {
+        if (message.deliverAt() != null) {
+            throw new IllegalArgumentException("a request cannot be delayed");
+        }
+        Deadline deadline = Deadline.in(timeout);
+        ReplyAddress address = ReplyAddress.newBuilder().setCorrelationId(Message.newId()).setClientId(client.id())
+                .setTimeToLive(Times.of(deadline.left())).build();
+        return client.replies.expect(address.getCorrelationId(), reply -> Traced
+                .async(client, message, address.getCorrelationId(), marked -> {
+                    var wire = wire(marked, address);
+                    return listening(marked.topic(), deadline)
+                            .thenCompose(ready -> tryAsync(marked, wire, deadline, 0));
+                })
+                .thenCompose(sent -> inTime(reply, deadline,
+                        () -> ArianeException.requestTimeout("no reply in time", true))));
+    }
+
+    /** Has replies from the cluster of a topic read. */
+    private CompletableFuture<Void> listening(String topic, Deadline deadline) {
+        var opening = client.withRoutes(topic, "", () -> client.route(topic, deadline).getBrokers(0).getClusterName())
+                .thenCompose(client.replies::open);
+        return inTime(opening, deadline, () -> ArianeException.requestTimeout(
+                "not ready to get a reply in time; the request is not sent", false));
+    }
+
+    private static <A> CompletableFuture<A> inTime(CompletableFuture<A> future, Deadline deadline,
+            Supplier<ArianeException> late) {
+        return future.orTimeout(deadline.left().toNanos(), TimeUnit.NANOSECONDS)
+                .exceptionallyCompose(error -> CompletableFuture.failedFuture(
+                        error instanceof TimeoutException ? late.get() : ArianeException.of(
+                                error instanceof CompletionException ? error.getCause() : error, "")));
+    }
+
+    /** Answers a request that a consumer has received. */
+    public Receipt reply(Delivery request, byte[] body) {
+        return reply(request, body, Map.of());
+    }
+
+    /**
+     * The same with properties.
+     *
+     * @throws ArianeException NO_REQUEST where nobody waits for a reply to the message
+     */
+    public Receipt reply(Delivery request, byte[] body, Map<String, String> properties) {
+        ReplyAddress address = request.replyAddress();
+        if (address == null) {
+            throw ArianeException.of(Status.Code.INVALID_ARGUMENT, "NO_REQUEST",
+                    "message " + request.message().id() + " is no request: nobody waits for a reply").withOutcome(false);
+        }
+        return send(Message.of(address.getReplyTopic(), body).withProperties(properties), address, client.deadline());
     }
 
     private CompletableFuture<Receipt> tryAsync(Message message, mq.ariane.common.v1.Message wire, Deadline deadline,
@@ -131,9 +220,10 @@ public final class Producer {
                 throw new IllegalArgumentException("messages of a batch share their topic and their group");
             }
         }
-        Compression packing = client.settings().compression;
-        List<mq.ariane.common.v1.Message> wire = messages.stream().map(each -> each.wire(false, packing)).toList();
-        return repeated(topic, deadline, () -> inTurn(choose(topic, group, deadline), wire, deadline));
+        return Traced.batch(client, messages, marked -> {
+            var wire = marked.stream().map(each -> wire(each, null)).toList();
+            return repeated(topic, deadline, () -> inTurn(choose(topic, group, deadline), wire, deadline));
+        });
     }
 
     /** Has a send repeated that is surely not stored and may pass. */
@@ -204,7 +294,7 @@ public final class Producer {
             throw ArianeException.interrupted().withOutcome(false);
         }
         try {
-            return receipts(sendTo(lane, place, messages, deadline), place.queue().topic());
+            return sendTo(lane, place, messages, deadline);
         } finally {
             lane.free.unlock();
         }
@@ -214,7 +304,7 @@ public final class Producer {
      * Sends to one queue, and again to the same one while it is not known what became of it. An error that leaves the
      * outcome known says that nothing is stored.
      */
-    private SendMessagesResponse sendTo(Lane lane, Place place, List<mq.ariane.common.v1.Message> messages,
+    private List<Receipt> sendTo(Lane lane, Place place, List<mq.ariane.common.v1.Message> messages,
             Deadline deadline) {
         String address = place.address();
         Queue queue = place.queue();
@@ -231,7 +321,7 @@ public final class Producer {
                                         .setProducerEpoch(lane.epoch).setFirstSequence(lane.next))
                                 .build());
                 lane.next += messages.size();
-                return answer;
+                return receipts(answer, queue.topic(), address);
             } catch (RuntimeException error) {
                 ArianeException failure = ArianeException.of(error, address);
                 int size = messages.stream().mapToInt(mq.ariane.common.v1.Message::getSerializedSize).sum();
@@ -279,12 +369,12 @@ public final class Producer {
         return (System.nanoTime() - sinceNanos) / 1_000_000 + 1000 < knownMs;
     }
 
-    private static List<Receipt> receipts(SendMessagesResponse answer, String topic) {
+    private static List<Receipt> receipts(SendMessagesResponse answer, String topic, String address) {
         List<Receipt> receipts = new ArrayList<>();
         for (SentMessage sent : answer.getMessagesList()) {
             var position = sent.getPosition();
-            receipts.add(new Receipt(sent.getUniqueId(), topic, position.getBrokerName(), position.getQueueId(),
-                    position.getQueueOffset(), answer.getAcknowledgedLevel(), sent.getRecallHandle(),
+            receipts.add(new Receipt(sent.getUniqueId(), topic, position.getBrokerName(), address,
+                    position.getQueueId(), position.getQueueOffset(), answer.getAcknowledgedLevel(), sent.getRecallHandle(),
                     answer.getDuplicate()));
         }
         return receipts;

@@ -12,7 +12,7 @@ class StandstillTest {
 
     private static Delivery delivery(String id) {
         var sent = mq.ariane.common.v1.Message.newBuilder().setTopic("orders").setUniqueId(id).build();
-        return new Delivery(Message.of(sent), "broker-a", 3, 0, 1, Instant.EPOCH, id);
+        return new Delivery(Message.of(sent), "broker-a", 3, 0, 1, Instant.EPOCH, id, null);
     }
 
     private Optional<String> after(int seconds) {

@@ -25,12 +25,14 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.Supplier;
+import mq.ariane.client.Admin;
 import mq.ariane.client.ArianeException;
 import mq.ariane.client.Client;
 import mq.ariane.client.ClientSettings;
 import mq.ariane.client.Consumer;
 import mq.ariane.client.ConsumerSettings;
 import mq.ariane.client.Delivery;
+import mq.ariane.client.Listener;
 import mq.ariane.client.Message;
 import mq.ariane.client.Nack;
 import mq.ariane.client.Outcome;
@@ -49,6 +51,8 @@ public final class Worker {
     /** How many empty answers in a row say that no more messages come. */
     private static final int EMPTY_MAX = 2;
 
+    private static final int ANSWERS_AT_A_TIME = 4;
+
     private static final class Wire {
         String topic;
         String body;
@@ -63,7 +67,7 @@ public final class Worker {
         int number;
     }
 
-    private static final class Command {
+    static final class Command {
         int call;
         String do_;
         List<String> name_servers;
@@ -86,6 +90,11 @@ public final class Worker {
         long count;
         int batch;
         int in_flight;
+        long timeout_ms;
+        String address;
+        String act;
+        int queues;
+        long to_ms;
     }
 
     private record Held(Consumer consumer, Delivery delivery) {}
@@ -104,6 +113,7 @@ public final class Worker {
     private final AtomicInteger busy = new AtomicInteger();
     private final AtomicInteger most = new AtomicInteger();
     private Thread listening;
+    private Spans spans;
     private final List<Map<String, String>> checked = new CopyOnWriteArrayList<>();
 
     public static void main(String[] arguments) throws IOException, InterruptedException {
@@ -172,6 +182,17 @@ public final class Worker {
                 return null;
             case "heard":
                 return Map.of("messages", heard, "most", most.get());
+            case "request":
+                Message reply = sender("").request(sent(asked.messages.get(0)), Duration.ofMillis(asked.timeout_ms));
+                return Map.of("body", Base64.getEncoder().encodeToString(reply.body()));
+            case "answer":
+                answerRequests(asked);
+                return null;
+            case "administer":
+                return new Administration(new Admin(client(""), asked.address)).perform(asked);
+            case "spans":
+                spans = spans == null ? new Spans() : spans;
+                return Map.of("spans", spans.told());
             case "stop":
                 listening.interrupt();
                 listening.join();
@@ -213,6 +234,9 @@ public final class Worker {
                     .callTimeout(time("CALL_MS", "90000")).producerGroup("conformance");
             if (!token.isEmpty()) {
                 settings.token(() -> token);
+            }
+            if (spans != null) {
+                settings.tracing(spans.tracing());
             }
             if (!how.isEmpty()) {
                 settings.compression(Compression.valueOf("COMPRESSION_" + how.toUpperCase()));
@@ -309,19 +333,34 @@ public final class Worker {
 
     /** Works on messages for a while each; one that is to fail does so at its first attempt. */
     private void listen(Command asked) {
-        Consumer consumer = consumer(asked);
+        listen(consumer(asked), asked.in_flight, delivery -> {
+            most.accumulateAndGet(busy.incrementAndGet(), Math::max);
+            byte[] body = delivery.message().body();
+            heard.add(Map.of("body", Base64.getEncoder().encodeToString(body), "attempt", delivery.attempt()));
+            Thread.sleep(asked.wait_ms);
+            busy.decrementAndGet();
+            if (new String(body, StandardCharsets.UTF_8).equals("fail") && delivery.attempt() == 1) {
+                throw new IllegalStateException("as told");
+            }
+        });
+    }
+
+    /** Answers each request by its body reversed. */
+    private void answerRequests(Command asked) {
+        listen(consumer(asked), ANSWERS_AT_A_TIME, delivery -> {
+            byte[] body = delivery.message().body();
+            byte[] reversed = new byte[body.length];
+            for (int place = 0; place < body.length; place++) {
+                reversed[place] = body[body.length - 1 - place];
+            }
+            sender("").reply(delivery, reversed);
+        });
+    }
+
+    private void listen(Consumer consumer, int concurrency, Listener listener) {
         listening = new Thread(() -> {
             try {
-                consumer.listen(asked.in_flight, delivery -> {
-                    most.accumulateAndGet(busy.incrementAndGet(), Math::max);
-                    byte[] body = delivery.message().body();
-                    heard.add(Map.of("body", Base64.getEncoder().encodeToString(body), "attempt", delivery.attempt()));
-                    Thread.sleep(asked.wait_ms);
-                    busy.decrementAndGet();
-                    if (new String(body, StandardCharsets.UTF_8).equals("fail") && delivery.attempt() == 1) {
-                        throw new IllegalStateException("as told");
-                    }
-                });
+                consumer.listen(concurrency, listener);
             } catch (InterruptedException stopped) {
                 Thread.currentThread().interrupt();
             }
