@@ -73,9 +73,9 @@ PARTS = [
     {"consumer", "Consumer", "ConsumerSettings"},
     {"listener", "listening", "Listener", "Listening", "standstill", "Standstill"},
     {"transaction", "transactions", "TransactionProducer"},
-    {"requests", "inbox", "Requests", "Inbox"},
-    {"admin", "Admin"},
-    {"tracing", "tracer", "Tracing", "Tracer"},
+    {"requests", "inbox", "Requests", "Inbox", "ReplyInbox"},
+    {"admin", "Admin", "TopicSettings", "GroupSettings"},
+    {"tracing", "tracer", "Tracing", "Tracer", "Traced", "OpenTelemetryTracing"},
     {"compression", "Bodies"},
 ]
 """Files of each row of the page's table, by name."""

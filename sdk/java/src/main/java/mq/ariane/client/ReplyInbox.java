@@ -8,9 +8,10 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionException;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
-import java.util.function.Function;
+import java.util.function.UnaryOperator;
 import mq.ariane.broker.v1.CreateTopicRequest;
 import mq.ariane.broker.v1.ListQueueBoundsRequest;
 import mq.ariane.broker.v1.PullMessagesRequest;
@@ -45,7 +46,7 @@ final class ReplyInbox {
     private record Reader(String topic, String brokerName) {}
 
     private final Client client;
-    private final Map<String, CompletableFuture<Message>> waiting = new ConcurrentHashMap<>();
+    private final Map<String, CompletableFuture<mq.ariane.common.v1.Message>> waiting = new ConcurrentHashMap<>();
     private final Map<String, CompletableFuture<Void>> openings = new ConcurrentHashMap<>();
     private final Set<Reader> readers = ConcurrentHashMap.newKeySet();
     private volatile boolean closed;
@@ -56,19 +57,38 @@ final class ReplyInbox {
 
     /** Asks, and gives that the reply; when the asking is over, a later reply is dropped. */
     CompletableFuture<Message> expect(String correlationId,
-            Function<CompletableFuture<Message>, CompletableFuture<Message>> ask) {
-        CompletableFuture<Message> reply = new CompletableFuture<>();
+            UnaryOperator<CompletableFuture<mq.ariane.common.v1.Message>> ask) {
+        CompletableFuture<mq.ariane.common.v1.Message> reply = new CompletableFuture<>();
         waiting.put(correlationId, reply);
         if (closed) {
             close();
         }
         try {
-            CompletableFuture<Message> asking = ask.apply(reply);
+            // By a thread of its own: whatever the application does next, those that read and send go on.
+            CompletableFuture<Message> asking = ask.apply(reply).handleAsync(ReplyInbox::received, this::later);
             asking.whenComplete((said, failure) -> waiting.remove(correlationId));
             return asking;
         } catch (RuntimeException | Error failure) {
             waiting.remove(correlationId);
             throw failure;
+        }
+    }
+
+    private static Message received(mq.ariane.common.v1.Message reply, Throwable failure) {
+        if (failure != null) {
+            throw failure instanceof CompletionException known ? known : new CompletionException(failure);
+        }
+        return Message.of(reply);
+    }
+
+    private void later(Runnable task) {
+        try {
+            client.aside(() -> {
+                task.run();
+                return null;
+            });
+        } catch (ArianeException isClosed) {
+            task.run();
         }
     }
 
@@ -225,14 +245,7 @@ final class ReplyInbox {
         for (var message : queue.getMessagesList()) {
             var reply = waiting.get(message.getReplyAddress().getCorrelationId());
             if (reply != null) {
-                // By another thread: whatever the application does with it would keep the next ones waiting.
-                client.aside(() -> Message.of(message)).whenComplete((said, failure) -> {
-                    if (failure == null) {
-                        reply.complete(said);
-                    } else {
-                        reply.completeExceptionally(failure);
-                    }
-                });
+                reply.complete(message);
             }
         }
     }

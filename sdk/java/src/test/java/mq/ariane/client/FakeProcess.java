@@ -13,12 +13,21 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.Callable;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.CopyOnWriteArrayList;
 import mq.ariane.broker.v1.AckMessagesRequest;
 import mq.ariane.broker.v1.AckMessagesResponse;
 import mq.ariane.broker.v1.ChangeInvisibleDurationRequest;
 import mq.ariane.broker.v1.ChangeInvisibleDurationResponse;
+import mq.ariane.broker.v1.ListQueueBoundsRequest;
+import mq.ariane.broker.v1.ListQueueBoundsResponse;
 import mq.ariane.broker.v1.NackMessagesRequest;
 import mq.ariane.broker.v1.NackMessagesResponse;
+import mq.ariane.broker.v1.PullMessagesRequest;
+import mq.ariane.broker.v1.PullMessagesResponse;
+import mq.ariane.broker.v1.PullPosition;
+import mq.ariane.broker.v1.PullServiceGrpc;
+import mq.ariane.broker.v1.QueueBounds;
+import mq.ariane.broker.v1.QueueMessages;
 import mq.ariane.broker.v1.ReceiveMessagesRequest;
 import mq.ariane.broker.v1.ReceiveMessagesResponse;
 import mq.ariane.broker.v1.ReceiveServiceGrpc;
@@ -63,15 +72,27 @@ final class FakeProcess implements AutoCloseable {
     /** What a send waits for before it is acknowledged. */
     volatile Callable<?> acknowledge = () -> null;
 
+    /** What comes with one pull, which is UNAVAILABLE where it throws. */
+    volatile Callable<List<QueueMessages>> pull = () -> {
+        Thread.sleep(Long.MAX_VALUE);
+        return List.of();
+    };
+
+    /** Where pulls began. */
+    final List<PullPosition> pulled = Collections.synchronizedList(new ArrayList<>());
+
+    /** The ends of queues; UNAVAILABLE where it throws. */
+    volatile Callable<List<QueueBounds>> bounds = List::of;
+
     final String address;
-    private final List<FakeProcess> brokers;
+    final List<FakeProcess> brokers;
     private final Server server;
 
     FakeProcess(String name, FakeProcess... brokers) throws IOException {
         this.name = name;
-        this.brokers = List.of(brokers);
+        this.brokers = new CopyOnWriteArrayList<>(brokers);
         server = Grpc.newServerBuilderForPort(0, InsecureServerCredentials.create()).addService(new Routes())
-                .addService(new Sends()).addService(new Receives()).build().start();
+                .addService(new Sends()).addService(new Receives()).addService(new Pulls()).build().start();
         address = "127.0.0.1:" + server.getPort();
     }
 
@@ -100,7 +121,7 @@ final class FakeProcess implements AutoCloseable {
             Route.Builder route = Route.newBuilder().setTopic(TOPIC);
             for (FakeProcess broker : brokers) {
                 route.addBrokers(BrokerRoute.newBuilder().setBrokerName(broker.name).putAddresses(0, broker.address)
-                        .setWriteQueueCount(1).setPermission(TopicPermission.TOPIC_PERMISSION_READ_WRITE));
+                        .setWriteQueueCount(1).setReadQueueCount(1).setPermission(TopicPermission.TOPIC_PERMISSION_READ_WRITE));
             }
             answer(caller, () -> GetRouteResponse.newBuilder().setRoute(route).build());
         }
@@ -130,6 +151,19 @@ final class FakeProcess implements AutoCloseable {
                 acknowledge.call();
                 return said.build();
             });
+        }
+    }
+
+    private final class Pulls extends PullServiceGrpc.PullServiceImplBase {
+        @Override
+        public void listQueueBounds(ListQueueBoundsRequest request, StreamObserver<ListQueueBoundsResponse> caller) {
+            answer(caller, () -> ListQueueBoundsResponse.newBuilder().addAllQueues(bounds.call()).build());
+        }
+
+        @Override
+        public void pullMessages(PullMessagesRequest request, StreamObserver<PullMessagesResponse> caller) {
+            pulled.addAll(request.getPositionsList());
+            answer(caller, () -> PullMessagesResponse.newBuilder().addAllQueues(pull.call()).build());
         }
     }
 
