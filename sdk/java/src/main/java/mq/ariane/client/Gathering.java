@@ -43,6 +43,8 @@ final class Gathering {
     private final Call call;
     private final Deque<Single> waiting = new ArrayDeque<>();
     private boolean running;
+    /** Makes the calls for all; null while nobody does. */
+    private Thread caller;
 
     Gathering(Client client, Call call) {
         this.client = client;
@@ -53,14 +55,18 @@ final class Gathering {
     Receipt add(Producer.Place place, mq.ariane.common.v1.Message message, Deadline deadline) {
         Single own = new Single(place, message, deadline);
         boolean first;
+        boolean within;
         synchronized (this) {
             first = !running;
+            within = caller == Thread.currentThread();
             running = true;
-            if (!first) {
+            if (!first && !within) {
                 waiting.add(own);
             }
         }
-        if (first) {
+        if (within) { // Who hears of a send sends: nobody else would make the call.
+            send(List.of(own));
+        } else if (first) {
             try {
                 send(List.of(own));
             } finally {
@@ -149,6 +155,7 @@ final class Gathering {
             batch.add(waiting.poll());
         }
         running = !batch.isEmpty();
+        caller = running ? Thread.currentThread() : null;
         return batch;
     }
 

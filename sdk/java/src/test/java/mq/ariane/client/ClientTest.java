@@ -241,6 +241,24 @@ class ClientTest {
     }
 
     @Test
+    void whoHearsOfASendMaySendToo() throws Exception {
+        FakeProcess broker = start("broker-a");
+        CountDownLatch release = new CountDownLatch(1);
+        broker.acknowledge = () -> {
+            release.await();
+            return null;
+        };
+        Producer producer = new Producer(client(Duration.ofSeconds(5), start("", broker)));
+        CompletableFuture<Receipt> both = producer.sendAsync(message("one"))
+                .thenApply(receipt -> producer.send(message("other")));
+        CompletableFuture<Receipt> third = producer.sendAsync(message("third"));
+        release.countDown();
+        both.get();
+        third.get();
+        assertEquals(3, broker.sent.stream().mapToInt(each -> each.getMessagesCount()).sum());
+    }
+
+    @Test
     void oneThatSharesACallEndsInItsOwnTime() throws Exception {
         FakeProcess broker = start("broker-a");
         CountDownLatch[] stored = {new CountDownLatch(1), new CountDownLatch(1)};

@@ -190,9 +190,10 @@ class RequestsTest {
 
     @Test
     void whateverIsDoneWithAReplyNoOtherWaits() throws Exception {
+        CountDownLatch came = new CountDownLatch(1);
         CountDownLatch release = new CountDownLatch(1);
-        CompletableFuture<Message> slow = producer.requestAsync(message("slow"), PATIENCE);
-        slow.thenAccept(reply -> {
+        producer.requestAsync(message("slow"), PATIENCE).thenAccept(reply -> {
+            came.countDown();
             try {
                 release.await();
             } catch (InterruptedException ended) {
@@ -200,7 +201,7 @@ class RequestsTest {
             }
         });
         replies.add(QueueMessages.newBuilder().addMessages(reply(sent(1).getReplyAddress(), "x")).build());
-        slow.get();
+        came.await();
         CompletableFuture<Message> quick = producer.requestAsync(message("quick"), PATIENCE);
         replies.add(QueueMessages.newBuilder().addMessages(reply(sent(2).getReplyAddress(), "x")).build());
         quick.get();
