@@ -54,7 +54,7 @@ final class FakeProcess implements AutoCloseable {
 
     final String name;
     final Map<String, Integer> counts = new ConcurrentHashMap<>();
-    final List<SendMessagesRequest> sent = Collections.synchronizedList(new ArrayList<>());
+    final List<SendMessagesRequest> sent = new CopyOnWriteArrayList<>();
     final List<String> settled = Collections.synchronizedList(new ArrayList<>());
 
     /** Handles of what failed, each with its cause. */
@@ -79,7 +79,7 @@ final class FakeProcess implements AutoCloseable {
     };
 
     /** Where pulls began. */
-    final List<PullPosition> pulled = Collections.synchronizedList(new ArrayList<>());
+    final List<PullPosition> pulled = new CopyOnWriteArrayList<>();
 
     /** The ends of queues; UNAVAILABLE where it throws. */
     volatile Callable<List<QueueBounds>> bounds = List::of;
