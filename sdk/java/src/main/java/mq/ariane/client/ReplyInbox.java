@@ -194,7 +194,9 @@ final class ReplyInbox {
                 } catch (RuntimeException error) {
                     ArianeException failure = ArianeException.of(error, "");
                     LOG.log(Level.DEBUG, "no replies are read from {0}: {1}", reader.brokerName, failure.getMessage());
-                    client.forgetRoute(reader.topic);
+                    if (!waiting.isEmpty()) { // Nobody else is in a hurry to hear of it.
+                        client.forgetRoute(reader.topic);
+                    }
                     Deadline.in(Duration.ofDays(1)).pause(failures++, failure.retryAfter());
                 }
             }
