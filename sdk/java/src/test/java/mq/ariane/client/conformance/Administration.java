@@ -14,7 +14,7 @@ final class Administration {
         this.admin = admin;
     }
 
-    Map<String, Object> perform(Worker.Command asked) {
+    Map<String, Object> perform(Command asked) {
         switch (asked.act) {
             case "create_topic" -> admin.createTopic(asked.topic, TopicSettings.builder().queues(asked.queues).build());
             case "update_topic" -> admin.updateTopic(asked.topic, TopicSettings.builder().queues(asked.queues).build());

@@ -39,6 +39,7 @@ import mq.ariane.client.Outcome;
 import mq.ariane.client.Producer;
 import mq.ariane.client.Receipt;
 import mq.ariane.client.TransactionProducer;
+import mq.ariane.client.conformance.Command.Wire;
 import mq.ariane.common.v1.Compression;
 
 /**
@@ -52,50 +53,6 @@ public final class Worker {
     private static final int EMPTY_MAX = 2;
 
     private static final int ANSWERS_AT_A_TIME = 4;
-
-    private static final class Wire {
-        String topic;
-        String body;
-        String tag;
-        List<String> keys;
-        String group;
-        Map<String, String> properties;
-        Long deliver_in_ms;
-        int priority;
-        String id;
-        int attempt;
-        int number;
-    }
-
-    static final class Command {
-        int call;
-        String do_;
-        List<String> name_servers;
-        String token;
-        List<Wire> messages;
-        String topic;
-        String group;
-        String tags;
-        String sql;
-        Map<String, String> more;
-        boolean by_priority;
-        String compression;
-        int max;
-        long wait_ms;
-        long invisible_ms;
-        long delay_ms;
-        boolean dead_letter;
-        List<Integer> numbers;
-        String answer;
-        long count;
-        int batch;
-        int in_flight;
-        long timeout_ms;
-        String address;
-        String act;
-        int queues;
-        long to_ms;
-    }
 
     private record Held(Consumer consumer, Delivery delivery) {}
 
