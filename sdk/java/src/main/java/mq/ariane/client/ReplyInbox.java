@@ -1,5 +1,6 @@
 package mq.ariane.client;
 
+import io.grpc.Context;
 import java.lang.System.Logger.Level;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -105,8 +106,13 @@ final class ReplyInbox {
 
     /** Has the replies of a cluster read from now on; makes their topic where it is missing. */
     CompletableFuture<Void> open(String cluster) {
-        return openings.compute(cluster, (name, before) -> before == null || before.isCompletedExceptionally()
-                ? client.aside(() -> begin(name, name + "_REPLY_TOPIC")) : before);
+        Context asking = Context.ROOT.attach(); // What goes on does not end with the call that asks first.
+        try {
+            return openings.compute(cluster, (name, before) -> before == null || before.isCompletedExceptionally()
+                    ? client.aside(() -> begin(name, name + "_REPLY_TOPIC")) : before);
+        } finally {
+            Context.ROOT.detach(asking);
+        }
     }
 
     private Void begin(String cluster, String topic) {
