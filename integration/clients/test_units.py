@@ -17,7 +17,15 @@ TESTS = {
         *("node", "--expose-gc", "--test"),
         *(
             f"dist/test/{name}.test.js"
-            for name in ("client", "errors", "security", "sources", "standstill")
+            for name in (
+                "client",
+                "errors",
+                "opentelemetry",
+                "requests",
+                "security",
+                "sources",
+                "standstill",
+            )
         ),
     ],
 }

@@ -75,7 +75,7 @@ PARTS = [
     {"transaction", "transactions", "TransactionProducer"},
     {"requests", "inbox", "Requests", "Inbox", "ReplyInbox"},
     {"admin", "Admin", "TopicSettings", "GroupSettings"},
-    {"tracing", "tracer", "Tracing", "Tracer", "Traced", "OpenTelemetryTracing"},
+    {"tracing", "tracer", "Tracing", "Tracer", "Traced", "OpenTelemetryTracing", "opentelemetry"},
     {"compression", "Bodies"},
 ]
 """Files of each row of the page's table, by name."""

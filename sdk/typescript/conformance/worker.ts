@@ -1,10 +1,13 @@
 // Lets a test play scenarios with this client: commands come as lines of JSON, and each is answered by a
 // line. integration/clients/README.md of ArianeMQ has the commands.
 import { createInterface } from "node:readline";
+import { SpanKind } from "@opentelemetry/api";
+import { InMemorySpanExporter, NodeTracerProvider, SimpleSpanProcessor } from "@opentelemetry/sdk-trace-node";
 import {
-  ArianeError, Client, Compression, Consumer, type Delivery, type Message, type Outcome, Producer, type Receipt,
-  type Transaction, TransactionProducer,
+  Admin, ArianeError, Client, Compression, Consumer, type Delivery, type Message, type Outcome, Producer,
+  type Receipt, type Tracing, type Transaction, TransactionProducer,
 } from "../src/index.js";
+import { openTelemetry } from "../src/opentelemetry.js";
 
 interface WireMessage {
   topic: string;
@@ -41,6 +44,11 @@ interface Command {
   count: number;
   batch: number;
   in_flight: number;
+  timeout_ms: number;
+  address: string;
+  act: string;
+  queues: number;
+  to_ms: number;
 }
 
 let nameServers: string[] = [];
@@ -57,6 +65,8 @@ const heard: { body: string; attempt: number }[] = [];
 let most = 0;
 let stop: () => Promise<void> = async () => {};
 const checked: { id: string; body: string }[] = [];
+const spans = new InMemorySpanExporter();
+let tracing: Tracing | undefined;
 
 const COMPRESSIONS: Record<string, Compression> = {
   lz4: Compression.COMPRESSION_LZ4, zstd: Compression.COMPRESSION_ZSTD, zlib: Compression.COMPRESSION_ZLIB,
@@ -72,6 +82,7 @@ function clientOf(compression: string): Client {
       tryTimeoutMs: Number(process.env["TRY_MS"] ?? 30_000),
       callTimeoutMs: Number(process.env["CALL_MS"] ?? 90_000),
       ...(token && { credentials: () => token }),
+      ...(tracing && { tracing }),
     });
     clients.set(compression, client);
   }
@@ -168,6 +179,64 @@ function listen(asked: Command): void {
   stop = () => (ending.abort(), over);
 }
 
+async function request(asked: Command): Promise<{ body: string }> {
+  const reply = await senderOf("").request(sent(asked.messages[0]!), { timeoutMs: asked.timeout_ms });
+  return { body: Buffer.from(reply.body).toString("base64") };
+}
+
+/** Answer each request with its body reversed. */
+function answerRequests(asked: Command): void {
+  const ending = new AbortController();
+  const over = consumerOf(asked).listen(
+    (delivery) => senderOf("").reply(delivery, Buffer.from(delivery.body).reverse()), { signal: ending.signal },
+  );
+  stop = () => (ending.abort(), over);
+}
+
+async function administer(asked: Command): Promise<unknown> {
+  const admin = new Admin(clientOf(""), asked.address);
+  const { topic, group, queues } = asked;
+  switch (asked.act) {
+    case "create_topic":
+      return admin.createTopic(topic, { queues });
+    case "update_topic":
+      return admin.updateTopic(topic, { queues });
+    case "delete_topic":
+      return admin.deleteTopic(topic);
+    case "topics":
+      return { topics: (await admin.topics()).found.map((each) => each.topic) };
+    case "create_group":
+      return admin.createGroup(group);
+    case "delete_group":
+      return admin.deleteGroup(group);
+    case "groups":
+      return { groups: (await admin.groups()).found.map((each) => each.consumerGroup) };
+    case "lag":
+      return { lag: (await admin.lags(group, topic)).found.reduce((sum, each) => sum + Number(each.messageCount), 0) };
+    case "reset":
+      return admin.resetOffsets(group, topic, new Date(asked.to_ms));
+    default:
+      throw new Error(`no such act: ${asked.act}`);
+  }
+}
+
+/** The spans so far of clients that are made from now on. */
+function spansSoFar(): unknown {
+  if (!tracing) {
+    new NodeTracerProvider({ spanProcessors: [new SimpleSpanProcessor(spans)] }).register();
+    tracing = openTelemetry();
+    clients.clear();
+    senders.clear();
+  }
+  return {
+    spans: spans.getFinishedSpans().map((each) => ({
+      name: each.name, kind: SpanKind[each.kind], trace: each.spanContext().traceId, span: each.spanContext().spanId,
+      parent: each.parentSpanContext?.spanId ?? "", links: each.links.map(({ context }) => context.traceId),
+      attributes: each.attributes,
+    })),
+  };
+}
+
 async function receive(asked: Command): Promise<unknown> {
   const found = consumerOf(asked);
   return (await found.receive(asked.wait_ms)).map((delivery) => {
@@ -224,6 +293,14 @@ async function perform(asked: Command): Promise<unknown> {
       return receive(asked);
     case "listen":
       return listen(asked);
+    case "request":
+      return request(asked);
+    case "answer":
+      return answerRequests(asked);
+    case "administer":
+      return (await administer(asked)) ?? {};
+    case "spans":
+      return spansSoFar();
     case "heard":
       return { messages: heard, most };
     case "stop":

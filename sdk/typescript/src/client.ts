@@ -8,8 +8,10 @@ import { type MessageQueue, Compression } from "./generated/ariane/common/v1/mes
 import type { Route } from "./generated/ariane/namesrv/v1/route.js";
 import { RouteServiceClient } from "./generated/ariane/namesrv/v1/route_service.js";
 import { type CallSettings, Limit, waitable } from "./limit.js";
+import { ReplyInbox } from "./requests.js";
 import { isAddress, isSource, Sources } from "./sources.js";
 import { type Access, type Credentials, type Peer, Security, type Tls } from "./security.js";
+import type { Tracing } from "./tracing.js";
 
 export const VERSION = "0.1.0";
 
@@ -43,16 +45,18 @@ export interface ClientSettings {
    * decompresses what it receives.
    */
   compression?: Compression;
+  /** Makes spans, such as `openTelemetry()` of "@arianemq/client/opentelemetry". Default: none. */
+  tracing?: Tracing;
 }
 
-interface Stub {
+export interface Stub {
   close(): void;
 }
 interface Call {
   cancel(): void;
   once(event: "status", listener: () => void): unknown;
 }
-type StubClass<S extends Stub> = new (
+export type StubClass<S extends Stub> = new (
   address: string, credentials: ChannelCredentials, options?: Partial<ClientOptions>,
 ) => S;
 /** A call of a stub that has one request and one answer. */
@@ -71,12 +75,16 @@ const ANSWER_LIFE_MS = 30_000;
 /** How long name servers that did not answer are left alone. */
 const ANSWER_REST_MS = 5_000;
 const ANSWERS_MAX = 4096;
+/** What a name server says at a time. */
+const PRIMARIES_MAX = 1000;
 
 /** One program's view of a cluster. Close it at the end. */
 export class Client {
   /** Unique among those that live. */
   readonly id = `${hostname()}@${process.pid}@${randomBytes(8).toString("hex")}`;
-  readonly settings: Required<Omit<ClientSettings, "tls" | "credentials">>;
+  readonly settings: Required<Omit<ClientSettings, "tls" | "credentials" | "tracing">> & Pick<ClientSettings, "tracing">;
+  /** Hears replies to the requests of this client. */
+  readonly replies = new ReplyInbox(this);
   /** Says who this is, for operators who ask who sends. */
   private readonly userAgent: string;
   private readonly security: Security;
@@ -127,12 +135,14 @@ export class Client {
       logger: settings.logger ?? console,
       maxMessageBytes: settings.maxMessageBytes ?? 64 << 20,
       compression: settings.compression ?? Compression.COMPRESSION_UNSPECIFIED,
+      ...(settings.tracing && { tracing: settings.tracing }),
     };
   }
 
   /** End all connections, and with them every call in flight. */
   close(): void {
     this.closed = true;
+    this.replies.close();
     for (const call of this.calls) call.cancel();
     this.forgetStubs();
   }
@@ -180,11 +190,11 @@ export class Client {
     return stub;
   }
 
-  /** One try of a call of a stub. */
+  /** One try of a call of a stub, which may be held for so long. */
   call<S extends Stub, Q, A>(
-    stub: S, method: (stub: S) => Unary<Q, A>, request: Q, address: string, limit: Limit,
+    stub: S, method: (stub: S) => Unary<Q, A>, request: Q, address: string, limit: Limit, holdMs = 0,
   ): Promise<A> {
-    const deadline = Math.min(Date.now() + this.settings.tryTimeoutMs, limit.end);
+    const deadline = Math.min(Date.now() + holdMs + this.settings.tryTimeoutMs, limit.end);
     return new Promise((resolve, reject) => {
       const call = this.own(method(stub).call(stub, request, new Metadata(), { deadline }, (error, answer) => {
         stop();
@@ -222,6 +232,16 @@ export class Client {
   groupQueue(topic: string, messageGroup: string, limit: Limit): Promise<MessageQueue> {
     return this.askNameServer(topic, messageGroup, limit, async (stub, address, once) =>
       (await this.call(stub, (s) => s.getMessageGroupQueue, { topic, messageGroup }, address, once)).queue!);
+  }
+
+  /** Where the primaries of a cluster are, by the same terms. */
+  primaries(clusterName: string, limit: Limit): Promise<Peer[]> {
+    const request = { clusterName, pageSize: PRIMARIES_MAX, pageToken: "" };
+    return this.askNameServer("", clusterName, limit, async (stub, address, once) => {
+      const { brokers } = await this.call(stub, (s) => s.listBrokers, request, address, once);
+      return brokers.filter((each) => each.identity!.brokerId === 0n)
+        .map(({ identity }) => ({ address: identity!.address, kind: "broker", name: identity!.brokerName }));
+    });
   }
 
   /** Have what is known of topics asked anew. */

@@ -162,8 +162,10 @@ export class Consumer {
    */
   listen(listener: Listener, settings: ListenSettings = {}): Promise<void> {
     const { group } = this.settings;
-    const { logger } = this.client.settings;
-    return listenTo(this, { ...settings, group, invisibleMs: this.invisibleMs, logger }, listener);
+    const { logger, tracing } = this.client.settings;
+    const traced: Listener = tracing
+      ? (delivery) => tracing.process({ delivery, group, clientId: this.client.id }, () => listener(delivery)) : listener;
+    return listenTo(this, { ...settings, group, invisibleMs: this.invisibleMs, logger }, traced);
   }
 
   get isClosed(): boolean {

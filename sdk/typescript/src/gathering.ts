@@ -1,87 +1,116 @@
-import { ArianeError, errorOf } from "./errors.js";
-import type { Message as WireMessage } from "./generated/ariane/common/v1/message.js";
+import { type ArianeError, errorOf } from "./errors.js";
+import { AcknowledgedLevel, type Message as WireMessage } from "./generated/ariane/common/v1/message.js";
 import { Limit } from "./limit.js";
+import type { Receipt } from "./message.js";
 
 const CALL_COUNT_MAX = 1024;
 /** Of bodies: less than what brokers take in a call however they are set. */
 const CALL_BYTES_MAX = 2 << 20;
+/** So many messages are worth a second call: it costs as much as a hundred of them. */
+const SECOND_COUNT_MIN = 128;
 
 /** A single message that waits for the next call, or for its answer. */
-interface Single<P, A> {
+interface Single<P> {
   message: WireMessage;
   /** Where it would go if it were alone. */
   place: P;
   limit: Limit;
-  resolve(answer: A): void;
+  /** Whether it shares a call in flight. */
+  shared: boolean;
+  resolve(receipt: Receipt): void;
   reject(error: unknown): void;
 }
 
 /**
- * Single sends to one place: those that come while a call is in flight are the next call. A lone one waits
- * for nothing.
+ * Single sends to one place: those that come while calls are in flight are the next call. A lone one waits for nothing. Many
+ * go in two halves, so that the broker works on one while the client makes the other; unless it waits for its disk or a
+ * replica with each.
  */
-export class Gathering<P, A> {
-  private waiting: Single<P, A>[] = [];
-  /** Those that share a call in flight. */
-  private together: ReadonlySet<Single<P, A>> = new Set();
-  private running = false;
+export class Gathering<P> {
+  private waiting: Single<P>[] = [];
+  private calls = 0;
+  /** Messages of those calls. */
+  private inFlight = 0;
+  private turn = 0;
+  private answersLate = false;
+  private sendsSoon = false;
 
-  /** Gather for a call that sends messages and resolves to an answer for each. */
-  constructor(private readonly call: (place: P, messages: WireMessage[], limit: Limit) => Promise<A[]>) {}
+  /** Gather for a call that sends messages and resolves to a receipt for each. */
+  constructor(private readonly call: (place: P, messages: WireMessage[], limit: Limit) => Promise<Receipt[]>) {}
 
-  /** Send a message, with others where there are some; resolves to its answer. */
-  add(place: P, message: WireMessage, limit: Limit): Promise<A> {
-    return new Promise<A>((resolve, reject) => {
+  /** Send a message, with others where there are some. */
+  add(place: P, message: WireMessage, limit: Limit): Promise<Receipt> {
+    return new Promise((resolve, reject) => {
       const single = {
         message,
         place,
         limit,
-        resolve: (answer: A) => (stop(), resolve(answer)),
+        shared: false,
+        resolve: (receipt: Receipt) => (stop(), resolve(receipt)),
         reject: (error: unknown) => (stop(), reject(error)),
       };
       const stop = limit.onOver((failure) => this.giveUp(single, failure));
       this.waiting.push(single);
-      if (!this.running) void this.run();
+      this.sendSoon();
     });
   }
 
   /** End the wait of a message. One that is alone in its call ends with that, which knows its outcome better. */
-  private giveUp(single: Single<P, A>, failure: ArianeError): void {
+  private giveUp(single: Single<P>, failure: ArianeError): void {
     const place = this.waiting.indexOf(single);
     if (place >= 0) this.waiting.splice(place, 1);
-    else if (this.together.has(single)) failure.outcomeUnknown = true;
+    else if (single.shared) failure.outcomeUnknown = true;
     else return;
     single.reject(failure);
   }
 
-  private async run(): Promise<void> {
-    this.running = true;
-    // At the end of this turn: whoever sends again in answer to the last call comes along.
-    await new Promise(setImmediate);
-    while (this.waiting.length > 0) {
-      await this.send(this.take());
-      await new Promise(setImmediate);
-    }
-    this.running = false;
+  /** At the end of this turn: whoever sends again in answer to a call comes along. */
+  private sendSoon(): void {
+    if (this.sendsSoon) return;
+    this.sendsSoon = true;
+    setImmediate(() => {
+      this.sendsSoon = false;
+      for (let count = this.countOfNext(); count > 0; count = this.countOfNext()) void this.send(this.take(count));
+    });
   }
 
-  private take(): Single<P, A>[] {
+  /** How many messages the next call has at most; 0 while there is to be none. */
+  private countOfNext(): number {
+    const count = this.waiting.length;
+    const isMany = count >= SECOND_COUNT_MIN && !this.answersLate;
+    if (this.calls === 0) return isMany && count >= 2 * SECOND_COUNT_MIN ? Math.ceil(count / 2) : count;
+    return isMany && this.calls === 1 && count >= this.inFlight / 2 ? count : 0;
+  }
+
+  private take(countMax: number): Single<P>[] {
     let bytes = 0;
     const count = this.waiting.findIndex(({ message }, number) => {
       bytes += message.body.length;
-      return number > 0 && (bytes > CALL_BYTES_MAX || number === CALL_COUNT_MAX);
+      return number > 0 && (number === countMax || number === CALL_COUNT_MAX || bytes > CALL_BYTES_MAX);
     });
     return this.waiting.splice(0, count < 0 ? this.waiting.length : count);
   }
 
-  private async send(singles: Single<P, A>[]): Promise<void> {
+  private async send(singles: Single<P>[]): Promise<void> {
+    this.calls += 1;
+    this.inFlight += singles.length;
+    await this.settle(singles);
+    this.calls -= 1;
+    this.inFlight -= singles.length;
+    this.sendSoon();
+  }
+
+  private async settle(singles: Single<P>[]): Promise<void> {
     const alone = singles.length === 1;
     // The call lasts as long as somebody waits for it; each ends its own wait before.
     const limit = alone ? singles[0]!.limit : new Limit(Math.max(...singles.map((each) => each.limit.leftMs)));
-    this.together = new Set(alone ? [] : singles);
+    for (const each of singles) each.shared = !alone;
+    // Calls take turns in queues.
+    const { place } = singles[this.turn++ % singles.length]!;
     try {
-      const answers = await this.call(singles.at(-1)!.place, singles.map((each) => each.message), limit);
-      singles.forEach((each, number) => each.resolve(answers[number]!));
+      const receipts = await this.call(place, singles.map((each) => each.message), limit);
+      this.answersLate = receipts[0]!.level > AcknowledgedLevel.ACKNOWLEDGED_LEVEL_MEMORY;
+      singles.forEach((each, number) => each.resolve(receipts[number]!));
     } catch (error) {
       const failure = errorOf(error);
       if (alone || failure.outcomeUnknown || failure.mayPass) {
@@ -89,9 +118,8 @@ export class Gathering<P, A> {
         return;
       }
       // One of them may be refused and not the others.
-      for (const each of singles) await this.send([each]);
-    } finally {
-      this.together = new Set();
+      for (const each of singles) each.shared = false;
+      for (const each of singles) await this.settle([each]);
     }
   }
 }

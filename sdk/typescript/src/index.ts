@@ -1,10 +1,12 @@
+export { Admin, type Found, type GroupSettings, type TopicSettings } from "./admin.js";
 export { Client, type ClientSettings, type Logger, VERSION } from "./client.js";
 export { Consumer, type ConsumerSettings, type Nack, type Subscription } from "./consumer.js";
-export { Compression } from "./generated/ariane/common/v1/message.js";
+export { Compression, MessageType } from "./generated/ariane/common/v1/message.js";
 export { ArianeError } from "./errors.js";
 export { type CallSettings } from "./limit.js";
 export { type Listener, type ListenSettings } from "./listening.js";
-export { type Delivery, type Message, type Receipt } from "./message.js";
+export { type Delivery, type Message, type Receipt, type Received } from "./message.js";
 export { Producer } from "./producer.js";
 export { type Credentials, type Tls } from "./security.js";
+export { type Processing, type Sending, type Tracing } from "./tracing.js";
 export { type Checker, type Outcome, Transaction, TransactionProducer } from "./transactions.js";

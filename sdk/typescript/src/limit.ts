@@ -10,7 +10,7 @@ export interface CallSettings {
 }
 
 /** Timers of Node.js count no further. */
-const MS_MAX = 2 ** 31 - 1;
+export const MS_MAX = 2 ** 31 - 1;
 
 /** When a call with all its repeats is to be over. */
 export class Limit {

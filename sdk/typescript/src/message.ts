@@ -1,11 +1,14 @@
-import { randomBytes } from "node:crypto";
+import { randomUUID } from "node:crypto";
 import { packed, unpacked } from "./compression.js";
 import type { ReceivedMessage } from "./generated/ariane/broker/v1/receive_service.js";
 import {
-  type AcknowledgedLevel, type Compression, Message as WireMessage, MessageType,
+  type AcknowledgedLevel, type Compression, type Message as WireMessage, MessageType, type ReplyAddress,
 } from "./generated/ariane/common/v1/message.js";
 import type { Duration } from "./generated/google/protobuf/duration.js";
 import type { Timestamp } from "./generated/google/protobuf/timestamp.js";
+
+/** What of a message is not said by a producer, or later. */
+const UNSET = { flag: 0, delayLevel: 0, position: undefined, origin: undefined, replyAddress: undefined, delay: undefined, expireTime: undefined };
 
 /** What a producer sends. */
 export interface Message {
@@ -32,6 +35,8 @@ export interface Receipt {
   id: string;
   topic: string;
   brokerName: string;
+  /** Where the broker was, "host:port". */
+  brokerAddress: string;
   queueId: number;
   offset: bigint;
   level: AcknowledgedLevel;
@@ -45,6 +50,8 @@ export interface Receipt {
 export interface Received extends Required<Omit<Message, "deliverAt">> {
   /** How the body is still compressed: not at all, unless it is damaged. */
   compression: Compression;
+  /** Who waits for a reply to it, if somebody does. */
+  replyTo: ReplyAddress | undefined;
 }
 
 /** A message in a consumer's hands. */
@@ -79,7 +86,7 @@ export function wireOf(message: Message, packing: Compression, kind?: MessageTyp
   const { body, compression } = packed(message.body, packing);
   const plain = message.deliverAt ? MessageType.MESSAGE_TYPE_DELAY
     : message.group ? MessageType.MESSAGE_TYPE_FIFO : MessageType.MESSAGE_TYPE_UNSPECIFIED;
-  return WireMessage.fromPartial({
+  return {
     topic: message.topic,
     body: body as Buffer,
     compression,
@@ -88,11 +95,12 @@ export function wireOf(message: Message, packing: Compression, kind?: MessageTyp
     messageGroup: message.group ?? "",
     properties: message.properties ?? {},
     priority: message.priority || undefined,
-    uniqueId: message.id || randomBytes(16).toString("hex"),
+    uniqueId: message.id || randomUUID(),
     createTime: timestampOf(new Date()),
     deliveryTime: kind === undefined && message.deliverAt ? timestampOf(message.deliverAt) : undefined,
     messageType: kind ?? plain,
-  });
+    ...UNSET,
+  };
 }
 
 function textsOf(message: Message): string[] {
@@ -110,6 +118,7 @@ export function messageOf(wire: WireMessage): Received {
     properties: wire.properties,
     priority: wire.priority ?? 0,
     id: wire.uniqueId,
+    replyTo: wire.replyAddress,
   };
 }
 

@@ -3,14 +3,12 @@ import { status as Code } from "@grpc/grpc-js";
 import type { Client } from "./client.js";
 import { formatsLoaded } from "./compression.js";
 import { ArianeError, counted, errorOf, UNCONFIRMED_REASONS } from "./errors.js";
-import {
-  SendMessagesRequest, type SendMessagesResponse, SendServiceClient,
-} from "./generated/ariane/broker/v1/send_service.js";
+import { type SendMessagesResponse, SendServiceClient } from "./generated/ariane/broker/v1/send_service.js";
 import type { Message as WireMessage } from "./generated/ariane/common/v1/message.js";
-import { TopicPermission } from "./generated/ariane/namesrv/v1/route.js";
+import { type Route, TopicPermission } from "./generated/ariane/namesrv/v1/route.js";
 import { Gathering } from "./gathering.js";
 import type { CallSettings, Limit } from "./limit.js";
-import { type Message, type Receipt, wireOf } from "./message.js";
+import { type Message, type Receipt, type Received, wireOf } from "./message.js";
 
 interface Place {
   topic: string;
@@ -41,7 +39,8 @@ const WRITABLE = new Set([
 export class Producer {
   private readonly id = (randomBytes(8).readBigUInt64BE() >> 2n) + 1n;
   private readonly lanes = new Map<string, Lane>();
-  private readonly gatherings = new Map<string, Gathering<Place, Receipt>>();
+  private readonly places = new WeakMap<Route, Place[]>();
+  private readonly gatherings = new Map<string, Gathering<Place>>();
   private turn = randomInt(1 << 16);
 
   constructor(private readonly client: Client) {}
@@ -53,12 +52,7 @@ export class Producer {
   async send(message: Message, call?: CallSettings): Promise<Receipt> {
     await formatsLoaded;
     const limit = this.client.limitOf(call);
-    const { topic, group = "" } = message;
-    const wire = wireOf(message, this.client.settings.compression);
-    return this.repeated(topic, limit, async () => {
-      const place = await this.choose(topic, group, limit);
-      return this.gathering(place, group).add(place, wire, limit);
-    });
+    return this.sendOne(wireOf(message, this.client.settings.compression), limit);
   }
 
   /**
@@ -74,7 +68,45 @@ export class Producer {
       throw new TypeError("messages of a batch share their topic and their group");
     }
     const wire = messages.map((each) => wireOf(each, this.client.settings.compression));
-    return this.repeated(topic, limit, async () => this.inTurn(await this.choose(topic, group, limit), wire, limit));
+    return this.traced(wire, () =>
+      this.repeated(topic, limit, async () => this.inTurn(await this.choose(topic, group, limit), wire, limit)));
+  }
+
+  /**
+   * Send a message and wait for the reply of a consumer: the first one counts, of whichever group. Without one in time,
+   * the error says REQUEST_TIMEOUT; the request may have been acted on then.
+   */
+  async request(message: Message, call?: CallSettings): Promise<Received> {
+    await formatsLoaded;
+    const limit = this.client.limitOf(call);
+    const wire = wireOf(message, this.client.settings.compression);
+    return this.client.replies.request(wire, limit, () => this.sendOne(wire, limit));
+  }
+
+  /** Answer a request. */
+  async reply(request: Received, body: Uint8Array, properties: Record<string, string> = {}, call?: CallSettings): Promise<Receipt> {
+    await formatsLoaded;
+    const limit = this.client.limitOf(call);
+    const { replyTo } = request;
+    if (!replyTo) throw new ArianeError(`message ${request.id} is no request: nobody waits`, Code.INVALID_ARGUMENT, "NO_REQUEST");
+    const wire = wireOf({ topic: replyTo.replyTopic, body, properties }, this.client.settings.compression);
+    wire.replyAddress = replyTo;
+    return this.sendOne(wire, limit);
+  }
+
+  private async sendOne(wire: WireMessage, limit: Limit): Promise<Receipt> {
+    const { topic, messageGroup: group } = wire;
+    const send = () => this.repeated(topic, limit, async () => {
+      const place = await this.choose(topic, group, limit);
+      return await this.gathering(place, group).add(place, wire, limit);
+    });
+    return this.client.settings.tracing ? (await this.traced([wire], async () => [await send()]))[0]! : send();
+  }
+
+  private traced(messages: WireMessage[], send: () => Promise<Receipt[]>): Promise<Receipt[]> {
+    const { settings: { tracing }, id: clientId } = this.client;
+    const { topic, replyAddress } = messages[0]!;
+    return tracing ? tracing.send({ topic, messages, clientId, correlationId: replyAddress?.correlationId }, send) : send();
   }
 
   /** Have a send repeated that is surely not stored and may pass. */
@@ -93,7 +125,7 @@ export class Producer {
   }
 
   /** Where single messages to a place gather: by broker, and by queue where they have groups. */
-  private gathering(place: Place, group: string): Gathering<Place, Receipt> {
+  private gathering(place: Place, group: string): Gathering<Place> {
     const name = `${place.topic}/${place.broker}${group ? `/${place.queueId}` : ""}`;
     let found = this.gatherings.get(name);
     if (!found) {
@@ -121,10 +153,8 @@ export class Producer {
       return { topic, broker, queueId, address: await this.client.brokerAddress(broker, [topic], limit) };
     }
     const route = await this.client.route(topic, limit);
-    const places = route.brokers
-      .filter((broker) => WRITABLE.has(broker.permission) && broker.addresses.get(0n))
-      .flatMap((broker) => Array.from({ length: broker.writeQueueCount }, (_, queueId) => (
-        { topic, broker: broker.brokerName, queueId, address: broker.addresses.get(0n)! })));
+    let places = this.places.get(route);
+    if (!places) this.places.set(route, (places = placesOf(route)));
     if (places.length === 0) {
       const text = `no broker takes messages of topic ${topic} now (ariane topic show ${topic})`;
       throw new ArianeError(text, Code.PERMISSION_DENIED, "TOPIC_NOT_WRITABLE");
@@ -143,7 +173,7 @@ export class Producer {
     // It holds nothing of those before it.
     lane.free = before.then(() => left).then(() => FREE);
     try {
-      if (await limit.first([before])) return receiptsOf(await this.sendTo(lane, place, messages, limit), place.topic);
+      if (await limit.first([before])) return await this.sendTo(lane, place, messages, limit);
       throw new ArianeError("earlier sends take too long", Code.DEADLINE_EXCEEDED, "DEADLINE_PASSED");
     } finally {
       leave();
@@ -156,22 +186,25 @@ export class Producer {
    */
   private async sendTo(
     lane: Lane, place: Place, messages: WireMessage[], limit: Limit,
-  ): Promise<SendMessagesResponse> {
+  ): Promise<Receipt[]> {
     let address = place.address;
     let since = 0; // When it may have been stored first; 0 while it surely is not.
     for (let repeats = 0; ; repeats++) {
       const began = Date.now();
       try {
         const stub = this.client.stub(SendServiceClient, { address, kind: "broker", name: place.broker });
-        const request = SendMessagesRequest.fromPartial({
+        const request = {
           topic: place.topic,
           queueId: place.queueId,
           messages,
           sequence: { producerId: this.id, producerEpoch: lane.epoch, firstSequence: lane.next },
-        });
+          requiredLevel: 0,
+          inSyncMin: 0,
+          halfGroup: "",
+        };
         const answer = await this.client.call(stub, (s) => s.sendMessages, request, address, limit);
         lane.next += BigInt(messages.length);
-        return answer;
+        return receiptsOf(answer, place.topic, address);
       } catch (error) {
         const failure = errorOf(error, address);
         const size = messages.reduce((sum, each) => sum + each.body.length, 0);
@@ -202,6 +235,14 @@ export class Producer {
   }
 }
 
+/** The queues that take messages. */
+function placesOf({ topic, brokers }: Route): Place[] {
+  return brokers
+    .filter((broker) => WRITABLE.has(broker.permission) && broker.addresses.get(0n))
+    .flatMap((broker) => Array.from({ length: broker.writeQueueCount }, (_, queueId) => (
+      { topic, broker: broker.brokerName, queueId, address: broker.addresses.get(0n)! })));
+}
+
 /** Begin a new stream: a larger epoch, from 0. */
 function restart(lane: Lane): void {
   lane.epoch += 1;
@@ -214,11 +255,12 @@ function surelyMissing(gap: ArianeError, since: number): boolean {
   return Date.now() - since + 1000 < Number(gap.metadata["known_for_ms"] ?? 0);
 }
 
-function receiptsOf(answer: SendMessagesResponse, topic: string): Receipt[] {
+function receiptsOf(answer: SendMessagesResponse, topic: string, brokerAddress: string): Receipt[] {
   return answer.messages.map((sent) => ({
     id: sent.uniqueId,
     topic,
     brokerName: sent.position!.brokerName,
+    brokerAddress,
     queueId: sent.position!.queueId,
     offset: sent.position!.queueOffset,
     level: answer.acknowledgedLevel,

@@ -29,8 +29,8 @@ export type Credentials = string | (() => string | Promise<string>);
 /** A process that must be at an address: routes may lie, certificates do not. */
 export interface Peer {
   address: string;
-  /** "broker" or "namesrv"; any without. */
-  kind?: "broker" | "namesrv";
+  /** Any without. */
+  kind?: "broker" | "namesrv" | "admin";
   /** Any without. */
   name?: string;
 }

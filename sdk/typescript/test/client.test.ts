@@ -5,6 +5,7 @@ import { setTimeout as passed } from "node:timers/promises";
 import { status } from "@grpc/grpc-js";
 import { ArianeError, Client, Consumer, type Delivery, Producer, TransactionProducer } from "../src/index.js";
 import { TransactionOutcome } from "../src/generated/ariane/broker/v1/client_service.js";
+import { AcknowledgedLevel } from "../src/generated/ariane/common/v1/message.js";
 import { Process, TOPIC } from "./cluster.js";
 
 const PATIENCE_MS = 30_000;
@@ -181,6 +182,26 @@ test("what is sent while a call is in flight goes together, and each sender hear
   assert.deepEqual(receipts.map((each) => each.id), Array.from(many, (_, number) => `id-${number}`));
   assert.deepEqual(broker.sent.map((each) => each.messages.length), [1, 100]);
 });
+
+for (const [level, counts] of [
+  [AcknowledgedLevel.ACKNOWLEDGED_LEVEL_MEMORY, [1, 500, 500]], [AcknowledgedLevel.ACKNOWLEDGED_LEVEL_FLUSHED, [1, 1000]],
+] as const) {
+  test(`many go in ${counts.length - 1} calls at a time where the broker answers at level ${level}`, async () => {
+    const broker = await start("broker-a");
+    Object.assign(broker, { queues: 2, level });
+    const producer = new Producer(clientOf(await start("", broker)));
+    await producer.send(message("first"));
+    let acknowledge = () => {};
+    const allowed = new Promise<void>((resolve) => (acknowledge = resolve));
+    broker.acknowledge = () => allowed;
+    const many = Array.from({ length: 1000 }, () => producer.send(message("x")));
+    while (broker.sent.length < counts.length) await passed(1);
+    acknowledge();
+    await Promise.all(many);
+    assert.deepEqual(broker.sent.map((each) => each.messages.length), counts);
+    assert.equal(new Set(broker.sent.slice(1).map((each) => each.queueId)).size, counts.length - 1);
+  });
+}
 
 test("one that shares a call ends in its own time, and the others have their outcome", async () => {
   const broker = await start("broker-a");

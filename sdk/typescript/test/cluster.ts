@@ -1,13 +1,16 @@
 // Name servers and brokers that say what a test wants.
 import { Server, ServerCredentials, status, type UntypedServiceImplementation } from "@grpc/grpc-js";
 import {
+  ListQueueBoundsResponse, PullMessagesResponse, PullServiceService, type PullServiceServer,
+} from "../src/generated/ariane/broker/v1/pull_service.js";
+import {
   AckMessagesResponse, ChangeInvisibleDurationResponse, NackMessagesResponse, ReceiveMessagesResponse, ReceiveServiceService,
   type ReceiveServiceServer,
 } from "../src/generated/ariane/broker/v1/receive_service.js";
 import {
   type SendMessagesRequest, SendMessagesResponse, type SendServiceServer, SendServiceService,
 } from "../src/generated/ariane/broker/v1/send_service.js";
-import type { Message as WireMessage } from "../src/generated/ariane/common/v1/message.js";
+import { AcknowledgedLevel, type Message as WireMessage } from "../src/generated/ariane/common/v1/message.js";
 import { TopicPermission } from "../src/generated/ariane/namesrv/v1/route.js";
 import {
   GetMessageGroupQueueResponse, GetRouteResponse, type RouteServiceServer, RouteServiceService,
@@ -22,6 +25,8 @@ export class Process {
   /** How often something was asked. */
   readonly counts: Record<string, number> = {};
   readonly sent: SendMessagesRequest[] = [];
+  queues = 1;
+  level = AcknowledgedLevel.ACKNOWLEDGED_LEVEL_MEMORY;
   readonly settled: string[] = [];
   /** Handles of what failed, each with its cause. */
   readonly failed = new Map<string, string>();
@@ -41,6 +46,7 @@ export class Process {
     const made = new Process(name, brokers);
     made.server.addService(RouteServiceService, made.routes() as UntypedServiceImplementation);
     made.server.addService(SendServiceService, made.sends() as UntypedServiceImplementation);
+    made.server.addService(PullServiceService, made.pulls() as UntypedServiceImplementation);
     made.server.addService(ReceiveServiceService, made.receives() as UntypedServiceImplementation);
     const port = await new Promise<number>((resolve, reject) => {
       made.server.bindAsync("127.0.0.1:0", ServerCredentials.createInsecure(), (error, bound) =>
@@ -63,7 +69,8 @@ export class Process {
       getRoute: (_, answer) => {
         this.count("route");
         const brokers = this.brokers.map((each) => ({
-          brokerName: each.name, addresses: new Map([[0n, each.address]]), writeQueueCount: 1,
+          brokerName: each.name, addresses: new Map([[0n, each.address]]), writeQueueCount: each.queues, readQueueCount: each.queues,
+          clusterName: "main",
           permission: TopicPermission.TOPIC_PERMISSION_READ_WRITE,
         }));
         answer(null, GetRouteResponse.fromPartial({ route: { topic: TOPIC, brokers } }));
@@ -87,7 +94,22 @@ export class Process {
         // What a test of memory sends is not kept.
         if (this.sent.length > SENT_MAX) this.sent.shift();
         const messages = call.request.messages.map(({ uniqueId }) => ({ uniqueId, position: {} }));
-        void this.acknowledge().then(() => answer(null, SendMessagesResponse.fromPartial({ messages })));
+        const said = { messages, acknowledgedLevel: this.level };
+        void this.acknowledge().then(() => answer(null, SendMessagesResponse.fromPartial(said)));
+      },
+    };
+  }
+
+  /** One queue of replies. */
+  private pulls(): Partial<PullServiceServer> {
+    return {
+      listQueueBounds: (_, answer) => answer(null, ListQueueBoundsResponse.fromPartial({ queues: [{ maxQueueOffset: 0n }] })),
+      pullMessages: ({ request }, answer) => {
+        this.count("pull");
+        const begin = Number(request.positions[0]!.queueOffset);
+        const all = this.sent.filter((each) => each.topic.endsWith("_REPLY_TOPIC")).flatMap((each) => each.messages);
+        const queue = { messages: all.slice(begin), nextQueueOffset: BigInt(all.length) };
+        setTimeout(() => answer(null, PullMessagesResponse.fromPartial({ queues: [queue] })), queue.messages.length ? 0 : 20);
       },
     };
   }
