@@ -66,14 +66,14 @@ export class Process {
 
   private routes(): Partial<RouteServiceServer> {
     return {
-      getRoute: (_, answer) => {
+      getRoute: ({ request: { topic } }, answer) => {
         this.count("route");
         const brokers = this.brokers.map((each) => ({
           brokerName: each.name, addresses: new Map([[0n, each.address]]), writeQueueCount: each.queues, readQueueCount: each.queues,
           clusterName: "main",
           permission: TopicPermission.TOPIC_PERMISSION_READ_WRITE,
         }));
-        answer(null, GetRouteResponse.fromPartial({ route: { topic: TOPIC, brokers } }));
+        answer(null, GetRouteResponse.fromPartial({ route: { topic, brokers } }));
       },
       getMessageGroupQueue: (_, answer) => {
         this.count("group");
