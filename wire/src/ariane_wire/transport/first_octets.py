@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -41,6 +42,9 @@ HANDSHAKES_MAX: Final = 256
 
 PATIENCE_S: Final = 1.0
 """How long a connection keeps its place although others wait."""
+
+_CLOSE_WAIT: Final = 8
+"""The state of a connection whose peer has ended its side, in Linux's ``tcp_states.h``."""
 
 _ACCEPT_AGAIN_S: Final = 0.5
 """The process has no more file descriptors: others may give some back."""
@@ -127,6 +131,9 @@ class TlsListener:
             if tls is not None:
                 task = cast("asyncio.Task[None]", asyncio.current_task())
                 await asyncio.wait_for(self._handshakes.take(task), self._handshake_s)
+                if _has_left(connection):
+                    connection.close()
+                    return
             await self._loop.connect_accepted_socket(
                 partial(self._accept, peer),
                 connection,
@@ -179,6 +186,17 @@ class TlsListener:
         finally:
             self._loop.remove_reader(connection)
         return connection.recv(1, socket.MSG_PEEK)
+
+
+def _has_left(connection: socket.socket) -> bool:
+    """Whether the client has ended its side already, where the system tells it.
+
+    A handshake with it would only fail, and thousands may be left behind by an attack.
+    """
+    if sys.platform != "linux":
+        return False
+    state: int = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]
+    return state == _CLOSE_WAIT
 
 
 def _is_in(networks: Networks, name: Any) -> bool:
