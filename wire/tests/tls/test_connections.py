@@ -6,7 +6,6 @@ import asyncio
 import gc
 import socket
 import ssl
-import sys
 import time
 from asyncio.sslproto import SSLProtocol
 from contextlib import asynccontextmanager, suppress
@@ -289,35 +288,6 @@ async def test_handshakes_at_a_time_are_bounded_also_where_many_come_and_go(auth
         for _, writer in held:
             writer.close()
     assert max(counts) == 4
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells who has left")
-async def test_with_those_who_have_left_no_handshake_is_begun(authority, monkeypatch):
-    """An attack leaves thousands behind, and honest clients wait for each of these handshakes."""
-    monkeypatch.setattr(first_octets, "HANDSHAKES_MAX", 1)
-    monkeypatch.setattr(first_octets, "PATIENCE_S", 60.0)
-    loop = asyncio.get_running_loop()
-    begin, begun = loop.connect_accepted_socket, []
-
-    async def counted(*given, **named):
-        begun.append(given)
-        return await begin(*given, **named)
-
-    monkeypatch.setattr(loop, "connect_accepted_socket", counted)
-    async with served(server_of(authority)) as it, asyncio.timeout(60):
-        _, first = await asyncio.open_connection("127.0.0.1", it.port)
-        first.write(b"\x16\x03\x01")
-        while not begun:  # noqa: ASYNC110 - nobody tells
-            await asyncio.sleep(0.01)
-        for _ in range(20):
-            _, writer = await asyncio.open_connection("127.0.0.1", it.port)
-            writer.write(b"\x16\x03\x01")
-            writer.close()
-            await writer.wait_closed()
-        first.close()
-        async with ariane_wire.secure_channel(it.address, client_of(authority)) as channel:
-            assert await call(channel) == b"nobody"
-    assert len(begun) == 2
 
 
 async def test_what_a_broken_handshake_held_is_given_back_at_once(authority):

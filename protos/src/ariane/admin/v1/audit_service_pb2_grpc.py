@@ -27,9 +27,9 @@ if _version_not_supported:
 
 class AuditServiceStub(object):
     """Who changed what, when and from where. A change is written down before it begins and once more
-    when it has ended, so that one that fails half-way, or admin with it, shows. Each record carries the
-    hash of the one before it: one that is missing or altered shows. The oldest are removed after a
-    time, which a record of its own tells.
+    when it has ended, so that one that fails half-way, or admin with it, shows. Each record carries
+    the hash of the one before it: one that is missing or altered shows. The oldest are removed after
+    a time, which a record of its own tells.
     """
 
     def __init__(self, channel):
@@ -52,9 +52,9 @@ class AuditServiceStub(object):
 
 class AuditServiceServicer(object):
     """Who changed what, when and from where. A change is written down before it begins and once more
-    when it has ended, so that one that fails half-way, or admin with it, shows. Each record carries the
-    hash of the one before it: one that is missing or altered shows. The oldest are removed after a
-    time, which a record of its own tells.
+    when it has ended, so that one that fails half-way, or admin with it, shows. Each record carries
+    the hash of the one before it: one that is missing or altered shows. The oldest are removed after
+    a time, which a record of its own tells.
     """
 
     def ListAuditEntries(self, request, context):
@@ -96,9 +96,9 @@ def add_AuditServiceServicer_to_server(servicer, server):
  # This class is part of an EXPERIMENTAL API.
 class AuditService(object):
     """Who changed what, when and from where. A change is written down before it begins and once more
-    when it has ended, so that one that fails half-way, or admin with it, shows. Each record carries the
-    hash of the one before it: one that is missing or altered shows. The oldest are removed after a
-    time, which a record of its own tells.
+    when it has ended, so that one that fails half-way, or admin with it, shows. Each record carries
+    the hash of the one before it: one that is missing or altered shows. The oldest are removed after
+    a time, which a record of its own tells.
     """
 
     @staticmethod

@@ -28,9 +28,9 @@ GRPC_VERSION: str
 
 class AuditServiceStub:
     """Who changed what, when and from where. A change is written down before it begins and once more
-    when it has ended, so that one that fails half-way, or admin with it, shows. Each record carries the
-    hash of the one before it: one that is missing or altered shows. The oldest are removed after a
-    time, which a record of its own tells.
+    when it has ended, so that one that fails half-way, or admin with it, shows. Each record carries
+    the hash of the one before it: one that is missing or altered shows. The oldest are removed after
+    a time, which a record of its own tells.
     """
 
     @_typing.overload
@@ -49,9 +49,9 @@ class AuditServiceStub:
 @_typing.type_check_only
 class AuditServiceAsyncStub(AuditServiceStub):
     """Who changed what, when and from where. A change is written down before it begins and once more
-    when it has ended, so that one that fails half-way, or admin with it, shows. Each record carries the
-    hash of the one before it: one that is missing or altered shows. The oldest are removed after a
-    time, which a record of its own tells.
+    when it has ended, so that one that fails half-way, or admin with it, shows. Each record carries
+    the hash of the one before it: one that is missing or altered shows. The oldest are removed after
+    a time, which a record of its own tells.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -66,9 +66,9 @@ class AuditServiceAsyncStub(AuditServiceStub):
 
 class AuditServiceServicer(metaclass=_abc_1.ABCMeta):
     """Who changed what, when and from where. A change is written down before it begins and once more
-    when it has ended, so that one that fails half-way, or admin with it, shows. Each record carries the
-    hash of the one before it: one that is missing or altered shows. The oldest are removed after a
-    time, which a record of its own tells.
+    when it has ended, so that one that fails half-way, or admin with it, shows. Each record carries
+    the hash of the one before it: one that is missing or altered shows. The oldest are removed after
+    a time, which a record of its own tells.
     """
 
     @_abc_1.abstractmethod

@@ -94,7 +94,7 @@ class AuditRetention:
     def _through(self, connection: Connection, removed: Removed) -> int:
         """The last record of the next stretch to remove."""
         first = removed.through + 1
-        last = connection.execute(select(AUDIT_HEAD.c.sequence)).scalar_one()
+        last: int = connection.execute(select(AUDIT_HEAD.c.sequence)).scalar_one()
         at_once = min(removed.through + REMOVED_MAX, last)
         beyond = last - removed.through - self._records_max
         # Some more, so that the two records about it do not call for the next removal.
@@ -105,7 +105,7 @@ class AuditRetention:
         ).scalar_one_or_none()
         by_age = 0
         if oldest_ms is None or oldest_ms < now_ms - self._keep_ms - DAY_MS:
-            kept = connection.execute(
+            kept: int | None = connection.execute(
                 select(func.min(_Table.sequence)).where(
                     _Table.sequence >= first,
                     _Table.sequence <= at_once,

@@ -111,8 +111,7 @@ class AdminApp:
         self._cluster = ClusterAccess(",".join(settings.name_servers), translator)
         self._console = ConsoleRoom(settings, clock)
         trail = AuditTrail(self._database)
-        samples = SampleStore(self._database)
-        rates = RateMemory()
+        samples, rates = SampleStore(self._database), RateMemory()
         self._finding = Loop(
             "name-servers", self._cluster.doors.find_name_servers, interval_s=REREAD_S, clock=clock
         )
