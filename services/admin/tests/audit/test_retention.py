@@ -36,7 +36,7 @@ def few_at_once(monkeypatch):
 
 def sent(number):
     return AuditedRequest(
-        entry_id=f"e{number}",
+        entry_id=f"{number:032x}",
         user="ann",
         claimed_user="",
         source_address="10.0.0.1:4711",

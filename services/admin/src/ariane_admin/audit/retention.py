@@ -13,15 +13,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from secrets import token_hex
 from typing import Final
 
 from sqlalchemy import Connection, delete, func, select
 
 from ariane.admin.v1.audit_service_pb2 import AUDIT_OUTCOME_BEGUN, AUDIT_OUTCOME_DONE
 from ariane_admin.audit.trail import (
+    RETENTION_ID,
     RETENTION_METHOD,
-    RETENTION_NAME,
     AuditedRequest,
     AuditTrail,
     Removed,
@@ -118,12 +117,12 @@ class AuditRetention:
     def _note(self, connection: Connection, removed: Removed) -> None:
         said = {"through": removed.through, "sha256": removed.sha256.hex()}
         asked = AuditedRequest(
-            entry_id=token_hex(16),
+            entry_id=f"{RETENTION_ID}{removed.through:020}",
             user="",
             claimed_user="admin",
             source_address="",
             method=RETENTION_METHOD,
-            resource_name=RETENTION_NAME,
+            resource_name="audit trail",
             request_json=json.dumps(said),
             before_json="",
         )

@@ -26,8 +26,9 @@ JSON_BYTES_MAX: Final = 16 << 10
 RETENTION_METHOD: Final = "ariane.admin/RemoveAuditRecords"
 """Stands for a method in records of what retention has removed: nobody can call it."""
 
-RETENTION_NAME: Final = "audit-trail"
-"""The resource of these records; an index finds them by it."""
+RETENTION_ID: Final = "retention-"
+"""The ids of these records begin so, and go on with the last record that was removed, so that an
+index finds the newest at once: all other ids are drawn, of hexadecimal digits, and come before."""
 
 _FIELDS: Final = tuple(field.name for field in fields(AuditRecord))
 
@@ -127,12 +128,8 @@ def removed_by_retention(connection: Connection) -> Removed:
     """What retention has removed: its last record of that says it, which is in the chain itself."""
     found: str | None = connection.execute(
         select(_Table.request_json)
-        .where(
-            _Table.resource_name == RETENTION_NAME,
-            _Table.method == RETENTION_METHOD,
-            _Table.ended.is_(False),
-        )
-        .order_by(_Table.sequence.desc())
+        .where(_Table.entry_id >= RETENTION_ID, _Table.ended.is_(False))
+        .order_by(_Table.entry_id.desc())
         .limit(1)
     ).scalar_one_or_none()
     if found is None:
