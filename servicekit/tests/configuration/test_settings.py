@@ -200,6 +200,12 @@ def test_beyond_loopback_needs_insecure(listen):
     assert not load("--listen", listen, "--insecure").reflection_on
 
 
+def test_a_closed_service_serves_no_reflection_unless_it_is_told_to():
+    assert load().reflection_on
+    assert not load("--access", "closed").reflection_on
+    assert load("--access", "closed", "--reflection").reflection_on
+
+
 @pytest.mark.parametrize("listen", ["127.0.0.1:1", "127.9.9.9:1", "[::1]:1", "localhost:1"])
 def test_loopback_is_free_and_reflects(listen):
     assert load("--listen", listen).reflection_on
