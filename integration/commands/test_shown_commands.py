@@ -205,6 +205,8 @@ FIRST = {
     " echo flight | ariane produce flights --property origin=JFK --property dep_delay=90",
     r"< handles.txt": "ariane topic create reminders --exists-ok;"
     " echo later | ariane produce reminders --delay 1d --handles handles.txt",
+    r"message delayed": "ariane topic create reminders --exists-ok;"
+    " echo later | ariane produce reminders --delay 1d",
     r"debug bundle": "rm -f *.tar.gz",
     r"export --to (\S+)": r"rm -f \1",
     r"completion fish": "mkdir -p ~/.config/fish/completions",

@@ -258,9 +258,10 @@ OWN_COMMANDS: Final[Mapping[str, LazyCommand | CommandGroup]] = {
         ),
     ),
     "message": CommandGroup(
-        "Find messages, recall delayed ones, and have one consumed again.",
+        "Find messages, list and recall delayed ones, and have one consumed again.",
         {
             "consume-again": _own("message.consume_again:consume_again"),
+            "delayed": _own("message.delayed:delayed"),
             "query": _own("message.message:query"),
             "recall": _own("message.message:recall"),
             "show": _own("message.message:show"),

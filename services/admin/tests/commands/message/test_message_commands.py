@@ -141,3 +141,23 @@ def test_the_life_of_a_message_is_shown(cluster, ariane, ariane_json):
     assert (step["what"], step["topic"], step["successful"]) == ("send", "m-traced", True)
     assert "send" in ariane("message", "trace", sent.unique_id)
     ariane("message", "trace", "nonsense", status=ExitStatus.NOT_FOUND)
+
+
+def test_what_waits_for_its_delivery_is_listed(ariane, ariane_json, lines):
+    def waiting():
+        rows = ariane_json("message", "delayed")
+        return {
+            (row["level"], row["delay"]): sum(
+                each["messages"] for each in rows if each["level"] == row["level"]
+            )
+            for row in rows
+        }
+
+    before = waiting()
+    ariane("topic", "create", "msg-later", "--exists-ok")
+    ariane("produce", "msg-later", lines("one", "two"), "--delay", "2d")
+    ariane("produce", "msg-later", lines("three"), "--delay-level", "18")
+    after = waiting()
+    assert after[None, None] == before.get((None, None), 0) + 2
+    assert after[18, "2h"] == before.get((18, "2h"), 0) + 1
+    assert "2h" in ariane("message", "delayed")
