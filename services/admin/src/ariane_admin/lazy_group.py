@@ -168,6 +168,8 @@ def _trouble_of(value: object) -> str:
     """Why a text, or one of several, is refused; empty if it is not."""
     if type(value) is tuple:
         return next(filter(None, map(_trouble_of, value)), "")
+    if isinstance(value, Path):
+        value = str(value)
     if not isinstance(value, str):
         return ""
     if not value:

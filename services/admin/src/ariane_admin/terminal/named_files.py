@@ -25,6 +25,8 @@ class FileToWrite(click.Path):
         ctx: click.Context | None,
     ) -> Path:
         """Read the option or argument."""
+        if not os.fspath(value):
+            self.fail("it is empty", param, ctx)
         path = Path(os.fspath(super().convert(value, param, ctx)))
         if self.allow_dash and str(path) == "-":
             return path
