@@ -50,9 +50,9 @@ def resource_name(request: Message) -> str:
         if isinstance(value, Message) and (inner := resource_name(value)):
             return inner
     for kind in ("group", "quota"):
-        inner = getattr(request, kind, None)
-        if isinstance(inner, Message):
-            return resource_name(inner)
+        kept = getattr(request, kind, None)
+        if isinstance(kept, Message):
+            return resource_name(kept)
     return ""
 
 

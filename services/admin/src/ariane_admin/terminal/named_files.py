@@ -27,7 +27,7 @@ class FileToWrite(click.Path):
         """Read the option or argument."""
         if not os.fspath(value):
             self.fail("it is empty", param, ctx)
-        path = Path(os.fspath(super().convert(value, param, ctx)))
+        path = Path(os.fsdecode(super().convert(value, param, ctx)))
         if self.allow_dash and str(path) == "-":
             return path
         folder = path.parent

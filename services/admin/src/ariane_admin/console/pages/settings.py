@@ -12,6 +12,7 @@ from starlette.requests import Request
 
 from ariane.admin.v1 import definition_service_pb2 as definition_pb
 from ariane.admin.v1 import setting_service_pb2 as setting_pb
+from ariane.common.v1.process_service_pb2 import ProcessSetting
 from ariane_admin.console.api import Asker, silence
 from ariane_admin.console.blocks import Block, Cell, Fields, Form, Input, Notice, Page, Table, to
 
@@ -64,7 +65,7 @@ async def definitions(ask: Asker) -> bytes:
     return json.dumps(row, indent=2, ensure_ascii=False).encode() + b"\n"
 
 
-def _meaning(setting: setting_pb.Setting) -> str:
+def _meaning(setting: ProcessSetting) -> str:
     default = f"default {setting.default_value}" if setting.default_value else "no default"
     return f"{setting.description} ({setting.type}; {default})"
 
