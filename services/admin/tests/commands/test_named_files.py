@@ -64,10 +64,11 @@ def test_a_file_that_cannot_be_written_is_wrong_usage(capfd, tmp_path, words, pl
     assert target in line
 
 
-def test_an_export_that_fails_leaves_the_older_one(tmp_path):
-    older = tmp_path / "definitions.json"
+@pytest.mark.parametrize("words", [("definition", "export"), ("dead-letter", "export", "billing")])
+def test_an_export_that_fails_leaves_the_older_one(tmp_path, words):
+    older = tmp_path / "older.json"
     older.write_text("{}\n")
-    assert main(["definition", "export", "--to", str(older)]) == ExitStatus.UNREACHABLE
+    assert main([*words, "--to", str(older)]) == ExitStatus.UNREACHABLE
     assert older.read_text() == "{}\n"
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from contextlib import aclosing
+import os
+from contextlib import ExitStack, aclosing
 from dataclasses import replace
 from datetime import datetime
 from itertools import chain
-from typing import Any, Final, TextIO
+from pathlib import Path
+from typing import Any, Final
 
 import click
 
@@ -27,6 +29,7 @@ from ariane_admin.messages.stored_messages import shortened
 from ariane_admin.terminal.client_warnings import say_warning
 from ariane_admin.terminal.confirmation import confirm, dry_run_option, yes_option
 from ariane_admin.terminal.exits import ExitStatus
+from ariane_admin.terminal.named_files import FileToWrite
 from ariane_admin.terminal.output import Output, Row, first_of
 from ariane_admin.terminal.progress import progress
 from ariane_admin.times import timestamp_of
@@ -144,13 +147,13 @@ def show(*, group: str, place: str, name_servers: str, output: Output) -> None:
 @_filter_options
 @click.option(
     "--to",
-    "file",
-    type=click.File("w", encoding="utf-8", lazy=False),
+    "target",
+    type=FileToWrite(allow_dash=True),
     default="-",
     help="File to write; standard output by default.",
 )
 @name_servers_option
-def export(*, group: str, file: TextIO, name_servers: str, **which: Any) -> int:
+def export(*, group: str, target: Path, name_servers: str, **which: Any) -> int:
     """Write dead letters of GROUP as JSON lines, each with its whole body.
 
     A warning names each broker that does not answer; the dead letters of the others are written,
@@ -166,6 +169,8 @@ def export(*, group: str, file: TextIO, name_servers: str, **which: Any) -> int:
             letters, answers = await asked.access.reader(), await asked.access.answers()
             turn = asyncio.Lock()
             count = 0
+            # Only now: an older export under this name stays if there is nobody to ask.
+            file = opened.enter_context(click.open_file(os.fspath(target), "w", encoding="utf-8"))
 
             async def at(broker: LiveBroker) -> None:
                 nonlocal count
@@ -181,7 +186,8 @@ def export(*, group: str, file: TextIO, name_servers: str, **which: Any) -> int:
                 await _doubt(asked, group)
             return asked, count
 
-    asked, count = run_async(write())
+    with ExitStack() as opened:
+        asked, count = run_async(write())
     click.echo(f"{counted(count, 'dead letter')} written", err=True)
     return asked.status
 
