@@ -550,9 +550,7 @@ class AttachAccepted(_message.Message):
 
     @_builtins.property
     def others_return(self) -> _duration_pb2.Duration:
-        """How much longer other members of its groups may take to come back: the broker has become primary a
-        moment ago. Until then a member takes over no queue there, which may be another one's.
-        """
+        """How long others may take to come back to a new primary: take over no queue of it before that."""
 
     def __init__(
         self,

@@ -363,11 +363,7 @@ class ConsumerLife:
         )
 
     async def _wait_admitted(self) -> None:
-        """Attach to the brokers of all topics; while a primary is being elected, wait for it.
-
-        Raises:
-            CallError: No broker has admitted the consumer.
-        """
+        """Attach to the brokers of all topics; while a primary is being elected, wait for it."""
         clock = self.plan.clock
         deadline_s = clock.monotonic_s() + PATIENCE_S
         while routes := self._known_routes():

@@ -36,6 +36,7 @@ from ariane_sdk.consumer.delivery.damaged_bodies import DamagedBodies
 from ariane_sdk.consumer.delivery.owned_queue import (
     MakeOwned,
     OwnedQueue,
+    holds_of,
     position_to_store,
     state_of,
 )
@@ -43,13 +44,13 @@ from ariane_sdk.consumer.delivery.standstill import StandstillWatch
 from ariane_sdk.consumer.group.consumer_plan import ConsumerPlan
 from ariane_sdk.consumer.group.queue_locks import QueueLocks
 from ariane_sdk.consumer.group.queue_notices import QueueNotices
+from ariane_sdk.consumer.last_offsets import LastOffsets
 from ariane_sdk.consumer.offsets.group_start import GroupStart
 from ariane_sdk.consumer.offsets.offset_keeping import OffsetKeeping
 from ariane_sdk.consumer.pulling.pull_loops import PullLoops
 from ariane_sdk.consumer.pulling.pulled import LOST_REASONS
 from ariane_sdk.errors import ArianeError, CallError, ConsumerOffsetRefused
 from ariane_sdk.message_queue import MessageQueue
-from ariane_sdk.routing.failover import PATIENCE_S
 from ariane_sdk.routing.route import BrokerRoute
 from ariane_sdk.routing.routes import broker_named, broker_of
 from ariane_sdk.runtime.log import logger
@@ -92,6 +93,7 @@ class OwnedQueues:
         self._group = plan.group
         self._filters = plan.filters
         self._keeping = keeping
+        self._last_offsets = LastOffsets(keeping, self.broker_of, session.failover, plan.clock)
         self._starts = GroupStart(
             session.calls,
             keeping,
@@ -110,7 +112,6 @@ class OwnedQueues:
         self._acquiring: set[MessageQueue] = set()
         self._forget_count = 0
         self._store_failures = 0
-        self._is_closing = False
         self._owned: dict[MessageQueue, OwnedQueue] = {}
         self._releases: dict[MessageQueue, asyncio.Task[None]] = {}
         self._acquisitions: dict[asyncio.Task[None], None] = {}
@@ -142,17 +143,8 @@ class OwnedQueues:
 
     def holds(self, broker_name: str) -> list[QueueHold]:
         """What is not handed out of the queues of a broker."""
-        now_s = asyncio.get_running_loop().time()
-        held = [
-            (queue, hold)
-            for queue, owned in self._owned.items()
-            if queue.broker_name == broker_name and (hold := owned.hold) is not None
-        ]
-        # What holds all queues is logged once.
-        everywhere = {hold.reason: (queue, hold) for queue, hold in held if hold.everywhere}
-        single = [(queue, hold) for queue, hold in held if not hold.everywhere]
-        known = [*everywhere.values(), *single]
-        return [hold.to_wire(self._group, queue, now_s) for queue, hold in known]
+        there = [each for each in self._owned.values() if each.queue.broker_name == broker_name]
+        return holds_of(there, self._group, asyncio.get_running_loop().time())
 
     def find(self, queue: MessageQueue) -> OwnedQueue | None:
         """A queue in work."""
@@ -340,7 +332,7 @@ class OwnedQueues:
     async def close(self) -> None:
         """Finish the messages in the listener, store offsets, and give all queues up."""
         self.deliver_nothing_new()
-        self._is_closing = True
+        self._last_offsets.is_closing = True
         for task in self._acquisitions:
             task.cancel()
         await asyncio.gather(*self._acquisitions, return_exceptions=True)
@@ -351,9 +343,8 @@ class OwnedQueues:
         await asyncio.gather(*self._releases.values(), return_exceptions=True)
         try:
             await self.store(durable=True)
-            for queue, owned in list(self._owned.items()):
-                if position_to_store(owned, owned.done_offset).queue_offset < owned.done_offset:
-                    await self._store_last(queue, QueuePosition(owned.done_offset, 0))
+            for owned in [each for each in self._owned.values() if each.replica_begin is not None]:
+                await self._last_offsets.store(owned, owned.done_offset)
         except ArianeError as error:
             logger.warning("the last offsets of group %s are not stored: %s", self._group, error)
         self._owned.clear()
@@ -396,9 +387,7 @@ class OwnedQueues:
         """Read the offsets to begin at in queues of one broker, and begin."""
         unknown: set[MessageQueue] = set()
         try:
-            await self._wait_for_others(
-                queues, max(handover_s, self.others_left_s(queues[0].broker_name))
-            )
+            await self._wait_for_others(queues, handover_s)
             releases = [self._releases[queue] for queue in queues if queue in self._releases]
             await asyncio.gather(*releases, return_exceptions=True)
             while missing := self._missing(queues, unknown):
@@ -423,11 +412,13 @@ class OwnedQueues:
                 self._on_lost()
 
     async def _wait_for_others(self, queues: Sequence[MessageQueue], wait_s: float) -> None:
-        """Wait, and until those who had the queues may have stored their offsets at the broker."""
+        """Wait so long at least, and until others may have stored the offsets of wanted queues."""
+        wait_s = max(wait_s, self.others_left_s(queues[0].broker_name))
         while wait_s > 0:
             await self._clock.sleep(wait_s)
-            is_wanted = not self._wanted.isdisjoint(queues)
-            wait_s = self.others_left_s(queues[0].broker_name) if is_wanted else 0.0
+            wait_s = self.others_left_s(queues[0].broker_name)
+            if self._wanted.isdisjoint(queues):
+                return
 
     async def _give_back_idle(self, queues: Iterable[MessageQueue]) -> None:
         """Unlock queues that were locked while taking over and are not owned."""
@@ -493,40 +484,12 @@ class OwnedQueues:
 
     async def _release(self, owned: OwnedQueue, *, store: bool, timeout_s: float) -> None:
         consumer_offset = await owned.release(timeout_s)
-        queue = owned.queue
-        await self._notices.lost([queue], to_other=True)
+        await self._notices.lost([owned.queue], to_other=True)
         try:
             if store and (consumer_offset != owned.stored_offset or owned.is_doubted):
-                position = position_to_store(owned, consumer_offset)
-                await self._store_last(queue, position)
-                if position.queue_offset < consumer_offset:
-                    # Of the log before that the primary has all, so it has what a replica gave.
-                    await self._store_last(queue, QueuePosition(consumer_offset, 0))
-        except CallError as error:
-            logger.warning("the last offset of %s is not stored: %s", queue, error)
+                await self._last_offsets.store(owned, consumer_offset)
         finally:
-            await self._give_back([queue])
-
-    async def _store_last(self, queue: MessageQueue, position: QueuePosition) -> None:
-        """Store the offset at which the next owner begins, who waits while there is no primary.
-
-        Raises:
-            CallError: It was refused, or nobody took it before the consumer closed, or for long.
-        """
-        deadline_s = self._clock.monotonic_s() + PATIENCE_S
-        while True:
-            try:
-                refused = await self._keeping.store(self.broker_of(queue), {queue: position})
-                for error in refused.values():
-                    raise error
-            except CallError as error:
-                late = self._is_closing or self._clock.monotonic_s() > deadline_s
-                if late or not error.retriable or error.reason in LOST_REASONS:
-                    raise
-                self._failover.note(error, [queue.topic])
-            else:
-                return
-            await self._clock.sleep(ACQUIRE_RETRY_S)
+            await self._give_back([owned.queue])
 
     async def _give_back(self, queues: Iterable[MessageQueue]) -> None:
         """Let other members lock queues; their offsets are stored."""

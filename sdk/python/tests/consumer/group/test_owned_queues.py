@@ -439,7 +439,8 @@ async def test_what_a_replica_gave_is_stored_by_who_closes_too(make_owned):
     work.finish.set()
     await place.owned.close()
 
-    assert place.keeping.stored == [{Q0: QueuePosition(7, 11)}, {Q0: QueuePosition(9, 0)}]
+    assert place.keeping.stored[0] == {Q0: QueuePosition(7, 11)}
+    assert place.keeping.offsets[Q0] == QueuePosition(9, 0)
 
 
 async def test_nothing_that_a_replica_gave_is_stored_where_the_primary_has_lost_what_was_before(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol, TypeAlias
 
-from ariane.broker.v1.client_question_pb2 import ClientQueueState
+from ariane.broker.v1.client_question_pb2 import ClientQueueState, QueueHold
 from ariane_sdk.client.hold import Hold
 from ariane_sdk.client.queue_position import QueuePosition
 from ariane_sdk.consumer.delivery.window import QueueWindow
@@ -110,6 +110,15 @@ def position_to_store(owned: OwnedQueue | None, done_offset: int) -> QueuePositi
         return QueuePosition(done_offset, 0)
     begin = owned.replica_begin
     return QueuePosition(done_offset if begin is None else min(done_offset, begin), owned.log_epoch)
+
+
+def holds_of(owned_queues: Iterable[OwnedQueue], group: str, now_s: float) -> list[QueueHold]:
+    """What is not handed out of queues; what holds all queues is said once."""
+    held = [(owned.queue, hold) for owned in owned_queues if (hold := owned.hold) is not None]
+    everywhere = {hold.reason: (queue, hold) for queue, hold in held if hold.everywhere}
+    single = [(queue, hold) for queue, hold in held if not hold.everywhere]
+    known = [*everywhere.values(), *single]
+    return [hold.to_wire(group, queue, now_s) for queue, hold in known]
 
 
 def state_of(owned: OwnedQueue, now_s: float) -> ClientQueueState:
