@@ -50,7 +50,7 @@ class Cell:
     """The last failure."""
 
     def __str__(self) -> str:
-        return f"{self.wait_s:5.1f} s {self.failed:3}/{self.count:<4}"
+        return f"{self.wait_s:.1f} s, {self.failed} of {self.count}"
 
 
 class CallTable:
@@ -115,14 +115,13 @@ class CallTable:
         }
 
     def __str__(self) -> str:
-        width = max(map(len, self.records))
-        head = f"{'call':{width}}" + "".join(f" | {fault:^16}" for fault in self._columns)
-        lines = [
-            f"{name:{width}}"
-            + "".join(f" | {column[name]!s:16}" for column in self._columns.values())
+        """As Markdown."""
+        rows = [
+            [name, *(str(column[name]) for column in self._columns.values())]
             for name in self.records
         ]
-        return "\n".join(["longest time without a success, failed/made", head, *lines])
+        head = ["call", *self._columns]
+        return "\n".join(f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows))
 
 
 def _cell(record: Record, begin_s: float, end_s: float) -> Cell:

@@ -8,9 +8,11 @@ acknowledged message is missing.
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import time
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -173,7 +175,9 @@ async def test_every_call_goes_on_at_who_has_taken_over(tmp_path, capsys):
         pytest.skip(str(reason))
     with capsys.disabled():
         routed = ", ".join(f"{fault} {after_s:.1f} s" for fault, after_s in routed_s.items())
-        print(f"\nrouted to another primary after: {routed}\n{table}")
+        today, load = datetime.now(UTC).date(), os.getloadavg()[0]
+        print(f"\n{today}, load {load:.0f}; routed to another primary after: {routed}")
+        print(f"longest time without a success, how many failed of all\n\n{table}\n")
         for (name, fault), cell in table.cells.items():
             if cell.why:
                 print(f"{fault}: {name}: {cell.why[:200]}")
