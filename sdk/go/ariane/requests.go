@@ -75,7 +75,7 @@ func (c *Client) clusterOf(ctx context.Context, topic string) (string, error) {
 // requestTimeout says that a context ended while a request waited.
 func requestTimeout(ctx context.Context, text string) *Error {
 	if errors.Is(ctx.Err(), context.Canceled) {
-		return errorOf(ctx.Err(), "")
+		return &Error{Code: codes.Canceled, Message: text, Retriable: true, ended: ctx.Err()}
 	}
 	return &Error{
 		Code: codes.DeadlineExceeded, Reason: ReasonRequestTimeout, Message: text, Retriable: true, ended: ctx.Err(),

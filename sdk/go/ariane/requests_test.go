@@ -48,7 +48,7 @@ func replyTo(request *commonv1.Message, body string) *commonv1.Message {
 	return &commonv1.Message{Body: []byte(body), ReplyAddress: request.ReplyAddress}
 }
 
-// asked makes a request, whose end comes by the channel.
+// request makes a request, whose end comes by the channel.
 func request(ctx context.Context, producer *Producer, body string) <-chan outcomeOfRequest {
 	ended := make(chan outcomeOfRequest, 1)
 	go func() {
@@ -133,6 +133,13 @@ func TestARequestThatWasNotSentSaysSo(t *testing.T) {
 	var failure *Error
 	got := <-request(ctx, producer, "1")
 	if !errors.As(got.err, &failure) || failure.OutcomeUnknown || failure.Reason != ReasonRequestTimeout {
+		t.Fatal(got)
+	}
+	ctx, cancel = context.WithCancel(context.Background())
+	ended := request(ctx, producer, "2")
+	time.Sleep(50 * time.Millisecond)
+	cancel()
+	if got := <-ended; !errors.Is(got.err, context.Canceled) || !errors.As(got.err, &failure) || failure.OutcomeUnknown {
 		t.Fatal(got)
 	}
 	if len(broker.requests) > 0 {
