@@ -63,6 +63,7 @@ there are no spans, and nothing is loaded for them:
 | Process | Setting | One span for |
 | --- | --- | --- |
 | producer | `ProducerSettings(otlp_endpoint=...)` | `send orders`: a call that sends |
+| [Go, Java, TypeScript](../sdk/README.md) | a tracer | `send orders` and `process orders` |
 | gateway | `--otlp-endpoint` | `send orders`: a call whose client names sampled spans |
 | broker | `--otlp-endpoint` | `append orders`: a call with sampled spans |
 | consumer | `PushSettings(otlp_endpoint=...)` | `process orders`: a call of the listener |
