@@ -1,5 +1,6 @@
 package mq.ariane.client;
 
+import io.grpc.Context;
 import io.grpc.Status;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
@@ -131,9 +132,11 @@ final class Gathering {
         }
         try {
             client.aside(() -> {
-                for (List<Single> batch = take(); !batch.isEmpty(); batch = take()) {
-                    send(batch);
-                }
+                Context.ROOT.run(() -> { // They are of many: those of others do not end with the call that sent one.
+                    for (List<Single> batch = take(); !batch.isEmpty(); batch = take()) {
+                        send(batch);
+                    }
+                });
                 return null;
             });
         } catch (ArianeException closed) {

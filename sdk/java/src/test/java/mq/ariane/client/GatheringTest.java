@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.grpc.Context;
 import io.grpc.Status;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
@@ -101,6 +102,26 @@ class GatheringTest {
         both.get();
         third.get();
         assertEquals(3, broker.sent.stream().mapToInt(each -> each.getMessagesCount()).sum());
+    }
+
+    @Test
+    void whatOthersSendGoesOnWhenTheCallOfOneEnds() throws Exception {
+        CountDownLatch stored = new CountDownLatch(1);
+        CountDownLatch release = new CountDownLatch(1);
+        broker.acknowledge = () -> {
+            stored.countDown();
+            release.await();
+            return null;
+        };
+        Context.CancellableContext call = Context.current().withCancellation();
+        CompletableFuture<Receipt> one = call.call(() -> producer.sendAsync(message("one")));
+        stored.await();
+        CompletableFuture<Receipt> other = producer.sendAsync(message("other"));
+        call.cancel(null);
+        release.countDown();
+        other.get();
+        one.get();
+        assertEquals(2, broker.sent.stream().mapToInt(each -> each.getMessagesCount()).sum());
     }
 
     @Test
