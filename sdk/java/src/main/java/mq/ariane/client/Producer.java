@@ -12,6 +12,7 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.Supplier;
@@ -113,34 +114,43 @@ public final class Producer {
      *     stored: a consumer may have acted on it
      */
     public Message request(Message message, Duration timeout) {
-        CompletableFuture<Message> asking = requestAsync(message, timeout);
+        AtomicBoolean begun = new AtomicBoolean();
+        CompletableFuture<Message> asking = ask(message, Deadline.in(timeout), begun);
         try {
             return asking.get();
         } catch (ExecutionException failed) {
             throw ArianeException.of(failed.getCause(), "");
         } catch (InterruptedException interrupted) {
+            boolean unsent = begun.compareAndSet(false, true);
             asking.cancel(false);
             Thread.currentThread().interrupt();
-            throw ArianeException.interrupted();
+            throw ArianeException.interrupted().withOutcome(!unsent);
         }
     }
 
-    /** The same, without a thread that waits; a future that is cancelled waits no more, and lets the send go on. */
+    /** The same, without a thread that waits; a future that is cancelled waits no more, but lets a send go on. */
     public CompletableFuture<Message> requestAsync(Message message, Duration timeout) {
+        return ask(message, Deadline.in(timeout), new AtomicBoolean());
+    }
+
+    /** Asks, unless somebody has said before it is sent that the sending has begun. */
+    private CompletableFuture<Message> ask(Message message, Deadline deadline, AtomicBoolean begun) {
         if (message.deliverAt() != null) {
             throw new IllegalArgumentException("a request cannot be delayed");
         }
-        Deadline deadline = Deadline.in(timeout);
         ReplyAddress address = ReplyAddress.newBuilder().setCorrelationId(Message.newId()).setClientId(client.id())
                 .setTimeToLive(Times.of(deadline.left())).build();
-        return client.replies.expect(address.getCorrelationId(), reply -> Traced
+        var asking = client.replies.expect(address.getCorrelationId(), reply -> Traced
                 .async(client, message, address.getCorrelationId(), marked -> {
                     var wire = wire(marked, address);
-                    return listening(marked.topic(), deadline)
-                            .thenCompose(ready -> tryAsync(marked, wire, deadline, 0));
+                    return listening(marked.topic(), deadline).thenCompose(ready -> begun.compareAndSet(false, true)
+                            ? tryAsync(marked, wire, deadline, 0)
+                            : CompletableFuture.failedFuture(ArianeException.interrupted().withOutcome(false)));
                 })
                 .thenCompose(sent -> inTime(reply, deadline,
                         () -> ArianeException.requestTimeout("no reply in time", true))));
+        asking.whenComplete((said, failure) -> begun.set(true));
+        return asking;
     }
 
     /** Has replies from the cluster of a topic read. */

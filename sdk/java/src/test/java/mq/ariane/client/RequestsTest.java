@@ -195,6 +195,27 @@ class RequestsTest {
     }
 
     @Test
+    void whatIsGivenUpBeforeItIsSentIsNotSent() throws Exception {
+        CountDownLatch release = new CountDownLatch(1);
+        broker.bounds = () -> {
+            release.await();
+            return List.of();
+        };
+        CompletableFuture<Message> cancelled = producer.requestAsync(message("x"), PATIENCE);
+        cancelled.cancel(false);
+        Thread.currentThread().interrupt();
+        ArianeException error = assertThrows(ArianeException.class, () -> producer.request(message("x"), PATIENCE));
+        assertTrue(Thread.interrupted());
+        assertFalse(error.isOutcomeUnknown());
+        CompletableFuture<Message> third = producer.requestAsync(message("third"), PATIENCE);
+        release.countDown();
+        replies.add(QueueMessages.newBuilder().addMessages(reply(sent(1).getReplyAddress(), "x")).build());
+        third.get();
+        assertEquals(1, broker.sent.size());
+        waitUntilNobodyWaits();
+    }
+
+    @Test
     void whatIsNoRequestIsRefusedAndForgotten() {
         assertThrows(IllegalArgumentException.class, () -> producer.request(message("x").withTag("\ud800"), PATIENCE));
         assertThrows(IllegalArgumentException.class,
