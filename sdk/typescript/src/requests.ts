@@ -98,8 +98,8 @@ export class ReplyInbox {
     for (let repeats = 0; ; repeats++) {
       try {
         const { brokers } = await this.client.route(topic, limit);
-        await Promise.all(brokers.map(async ({ brokerName }) =>
-          this.start(topic, brokerName, await this.ends(topic, brokerName, limit))));
+        const ends = await Promise.all(brokers.map((each) => this.ends(topic, each.brokerName, limit)));
+        brokers.forEach((each, number) => this.start(topic, each.brokerName, ends[number]!));
         return true;
       } catch (error) {
         const failure = errorOf(error);
