@@ -128,7 +128,7 @@ export class Admin {
     );
   }
 
-  /** Have a group go on at the oldest message of a topic, behind the newest, or at the first that was stored at a time or after. */
+  /** Have a group go on at the oldest message of a topic, behind the newest, or at the first one stored since a time. */
   async resetOffsets(group: string, topic: string, to: "earliest" | "latest" | Date, call?: CallSettings): Promise<void> {
     const target = to instanceof Date ? { time: timestampOf(to) } : { earliest: to === "earliest" };
     const request = ResetGroupOffsetsRequest.fromPartial({ consumerGroup: group, topic, ...target });

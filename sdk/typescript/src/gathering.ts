@@ -22,15 +22,17 @@ interface Single<P> {
 }
 
 /**
- * Single sends to one place: those that come while calls are in flight are the next call. A lone one waits for nothing. Many
- * go in two halves, so that the broker works on one while the client makes the other; unless it waits for its disk or a
- * replica with each.
+ * Single sends to one broker, or to one of its queues: those that come while a call is in flight are the next call. A lone
+ * one waits for nothing. Many go in two halves, so that the broker works on one while the client makes the other; unless it
+ * waits for its disk or a replica with each.
  */
-export class Gathering<P> {
+export class Gathering<P extends { queueId: number }> {
   private waiting: Single<P>[] = [];
   private calls = 0;
   /** Messages of those calls. */
   private inFlight = 0;
+  /** Those that calls are sent to, which each take one at a time. */
+  private readonly queues = new Set<number>();
   private turn = 0;
   private answersLate = false;
   private sendsSoon = false;
@@ -77,7 +79,9 @@ export class Gathering<P> {
   /** How many messages the next call has at most; 0 while there is to be none. */
   private countOfNext(): number {
     const count = this.waiting.length;
-    const isMany = count >= SECOND_COUNT_MIN && !this.answersLate;
+    // Messages take turns in queues: two that are for the same have no other.
+    const isMany = count >= SECOND_COUNT_MIN && !this.answersLate
+      && this.waiting[0]!.place.queueId !== this.waiting[1]!.place.queueId;
     if (this.calls === 0) return isMany && count >= 2 * SECOND_COUNT_MIN ? Math.ceil(count / 2) : count;
     return isMany && this.calls === 1 && count >= this.inFlight / 2 ? count : 0;
   }
@@ -92,21 +96,24 @@ export class Gathering<P> {
   }
 
   private async send(singles: Single<P>[]): Promise<void> {
+    const next = () => singles[this.turn++ % singles.length]!.place;
+    let place = next();
+    if (this.queues.has(place.queueId)) place = next();
     this.calls += 1;
     this.inFlight += singles.length;
-    await this.settle(singles);
+    this.queues.add(place.queueId);
+    await this.settle(singles, place);
     this.calls -= 1;
     this.inFlight -= singles.length;
+    this.queues.delete(place.queueId);
     this.sendSoon();
   }
 
-  private async settle(singles: Single<P>[]): Promise<void> {
+  private async settle(singles: Single<P>[], place: P): Promise<void> {
     const alone = singles.length === 1;
     // The call lasts as long as somebody waits for it; each ends its own wait before.
     const limit = alone ? singles[0]!.limit : new Limit(Math.max(...singles.map((each) => each.limit.leftMs)));
     for (const each of singles) each.shared = !alone;
-    // Calls take turns in queues.
-    const { place } = singles[this.turn++ % singles.length]!;
     try {
       const receipts = await this.call(place, singles.map((each) => each.message), limit);
       this.answersLate = receipts[0]!.level > AcknowledgedLevel.ACKNOWLEDGED_LEVEL_MEMORY;
@@ -119,7 +126,7 @@ export class Gathering<P> {
       }
       // One of them may be refused and not the others.
       for (const each of singles) each.shared = false;
-      for (const each of singles) await this.settle([each]);
+      for (const each of singles) await this.settle([each], each.place);
     }
   }
 }

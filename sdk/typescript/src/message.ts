@@ -8,7 +8,9 @@ import type { Duration } from "./generated/google/protobuf/duration.js";
 import type { Timestamp } from "./generated/google/protobuf/timestamp.js";
 
 /** What of a message is not said by a producer, or later. */
-const UNSET = { flag: 0, delayLevel: 0, position: undefined, origin: undefined, replyAddress: undefined, delay: undefined, expireTime: undefined };
+const UNSET = {
+  flag: 0, delayLevel: 0, position: undefined, origin: undefined, replyAddress: undefined, delay: undefined, expireTime: undefined,
+};
 
 /** What a producer sends. */
 export interface Message {
@@ -91,9 +93,9 @@ export function wireOf(message: Message, packing: Compression, kind?: MessageTyp
     body: body as Buffer,
     compression,
     tag: message.tag ?? "",
-    keys: message.keys ?? [],
+    keys: message.keys ? [...message.keys] : [],
     messageGroup: message.group ?? "",
-    properties: message.properties ?? {},
+    properties: message.properties ? { ...message.properties } : {},
     priority: message.priority || undefined,
     uniqueId: message.id || randomUUID(),
     createTime: timestampOf(new Date()),

@@ -1,5 +1,6 @@
 import {
-  type Attributes, context, type Context, propagation, ROOT_CONTEXT, type Span, SpanKind, SpanStatusCode, trace, type TracerProvider,
+  type Attributes, context, type Context, type Link, propagation, ROOT_CONTEXT, type Span, SpanKind, SpanStatusCode, trace,
+  type TracerProvider,
 } from "@opentelemetry/api";
 import { VERSION } from "./client.js";
 import { ArianeError, causeOf } from "./errors.js";
@@ -86,7 +87,7 @@ function contextOf({ properties }: Carrying): Context {
   return propagation.extract(TRACE_PARENT in properties ? ROOT_CONTEXT : context.active(), properties);
 }
 
-function linksOf(messages: readonly Carrying[]): { context: NonNullable<ReturnType<typeof trace.getSpanContext>> }[] {
+function linksOf(messages: readonly Carrying[]): Link[] {
   return messages.slice(0, LINKS_MAX).flatMap((each) => {
     const found = TRACE_PARENT in each.properties && trace.getSpanContext(contextOf(each));
     return found ? [{ context: found }] : [];
@@ -98,10 +99,11 @@ async function ended<A>(span: Span, work: () => Promise<A>): Promise<A> {
   try {
     return await work();
   } catch (error) {
-    const type = error instanceof ArianeError ? error.reason || String(error.code) : error instanceof Error ? error.name : typeof error;
-    span.recordException(error instanceof Error ? error : causeOf(error));
-    span.setAttribute("error.type", type);
-    span.setStatus({ code: SpanStatusCode.ERROR, message: causeOf(error) });
+    const message = causeOf(error);
+    const name = error instanceof Error ? error.name : typeof error;
+    span.recordException(error instanceof Error ? error : message);
+    span.setAttribute("error.type", (error instanceof ArianeError && error.reason) || name);
+    span.setStatus({ code: SpanStatusCode.ERROR, message });
     throw error;
   } finally {
     span.end();

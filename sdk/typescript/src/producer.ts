@@ -84,7 +84,9 @@ export class Producer {
   }
 
   /** Answer a request. */
-  async reply(request: Received, body: Uint8Array, properties: Record<string, string> = {}, call?: CallSettings): Promise<Receipt> {
+  async reply(
+    request: Received, body: Uint8Array, properties: Record<string, string> = {}, call?: CallSettings,
+  ): Promise<Receipt> {
     await formatsLoaded;
     const limit = this.client.limitOf(call);
     const { replyTo } = request;

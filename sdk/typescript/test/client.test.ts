@@ -353,3 +353,15 @@ test("a checker that throws or says anything does not know", async () => {
     producer.close();
   }
 });
+
+test("a message is sent as it was when it was given", async () => {
+  const broker = await start("broker-a");
+  const producer = new Producer(clientOf(await start("", broker)));
+  const given = { ...message("x"), keys: ["before"], properties: { when: "before" } };
+  const sending = producer.send(given);
+  await Promise.resolve(); // It waits for its route now.
+  given.keys[0] = given.properties.when = "after";
+  await sending;
+  const { keys, properties } = broker.sent[0]!.messages[0]!;
+  assert.deepEqual([keys, properties], [["before"], { when: "before" }]);
+});
