@@ -65,6 +65,21 @@ async def test_an_invisible_time_that_the_client_sets_is_not_renewed(clock, brok
     call.cancel()
 
 
+async def test_an_invisible_time_that_the_client_has_set_is_not_renewed(clock, broker):
+    """A gateway has messages kept beside its answer: the client may be quicker, and fail."""
+    await broker.create_topic("orders")
+    await broker.store("orders", [b"a"])
+    one, other = Receiver(broker), Receiver(broker)
+    call = await attached(broker, "c")
+    (received,) = await one.receive(invisible_s=2)
+    await one.hide(received, 10)
+    assert await one.keep("c", received) == [True]
+    await asyncio.sleep(0.3)
+    clock.advance(11)
+    assert bodies(await other.receive()) == ["a"]
+    call.cancel()
+
+
 async def test_messages_that_a_client_has_not_confirmed_come_again(clock, broker):
     """An answer may be lost on its way to a client that is attached."""
     await broker.create_topic("orders")

@@ -13,7 +13,7 @@ from ariane_broker.groups.consumer_groups import ConsumerGroups, GroupConfig
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.receive.dead_letters import DeadLetters
 from ariane_broker.receive.handing_out.receive_order import KEPT_MS
-from ariane_broker.receive.in_hand.queue_window import QueueWindow
+from ariane_broker.receive.in_hand.queue_window import TIMED, QueueWindow
 from ariane_broker.receive.in_hand.ranges import Ranges, ranges_of, rows_within
 from ariane_broker.receive.in_hand.receive_events import EventFlag, EventKind, ReceiveEvent
 from ariane_broker.receive.in_hand.receive_log import ReceiveLog
@@ -169,8 +169,12 @@ class Settling:
             return Settled(offsets, bool(expired), _NONE, until_ms), events
         if isinstance(outcome, Kept):
             # Visible messages stay visible: their client gave them back, or their time is over.
+            # Others whose client was quicker than this call have the time that it has set.
             now_ms = self.now_ms()
-            offsets = np.setdiff1d(offsets, window.offsets[window.visible(now_ms)])
+            left = np.union1d(
+                window.visible(now_ms), np.flatnonzero(window.rows["holder"] == TIMED)
+            )
+            offsets = np.setdiff1d(offsets, window.offsets[left])
             until_ms = now_ms + KEPT_MS
             holder = outcome.client_id.encode()
             events = list(

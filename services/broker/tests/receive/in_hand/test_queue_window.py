@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from ariane_broker.receive.in_hand.queue_window import OFFSET_MAX, QueueWindow
+from ariane_broker.receive.in_hand.queue_window import OFFSET_MAX, TIMED, QueueWindow
 from ariane_broker.receive.in_hand.ranges import apart, offsets_of, ranges_of
 
 
@@ -34,7 +34,7 @@ class PlainWindow:
     def hide(self, offsets, until_ms, given_back, holder):
         for offset in set(offsets) & self.rows.keys():
             _, serial, attempts, _ = self.rows[offset]
-            self.rows[offset] = (until_ms, 0 if given_back else serial, attempts, holder)
+            self.rows[offset] = (until_ms, 0 if given_back else serial, attempts, holder or TIMED)
 
     def raise_floor(self, offset):
         if offset > min(self.rows, default=self.end):

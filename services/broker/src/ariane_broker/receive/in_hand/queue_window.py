@@ -47,7 +47,10 @@ ROW: Final = np.dtype(
 )
 """One message: its queue offset; end of its invisible time; serial of the receipt that settles it,
 0 for none; its attempts; number of the client for which the broker renews the invisible time, 0
-for none; its message group, as a hash; its priority."""
+for none, ``TIMED`` for none ever; its message group, as a hash; its priority."""
+
+TIMED: Final = -1
+"""Since it was handed out, somebody has said when the message is to be visible."""
 
 KEY_UNKNOWN: Final = 0
 """The message was not read yet."""
@@ -219,7 +222,7 @@ class QueueWindow:
         rows["until_ms"][at] = until_ms
         if given_back:
             rows["serial"][at] = 0
-        rows["holder"][at] = holder
+        rows["holder"][at] = holder or TIMED
         self._due_ms = None
 
     def shift(self, span_ms: int) -> None:
