@@ -13,6 +13,8 @@ import { durationOf, messageOf, type Received } from "./message.js";
 const GROUP = "ARIANE_REPLIES";
 // How long a broker holds a call; one that went silent is noticed only after it.
 const HOLD_MS = 5_000;
+/** A name server that has just started would be asked again for long; to create a topic that is there is harmless. */
+const LOOK_MS = 500;
 
 /** Where a queue is read on, and in which epoch of its log that was learnt. */
 type Position = Pick<PullMessagesRequest["positions"][number], "queueOffset" | "logEpoch">;
@@ -95,17 +97,18 @@ export class ReplyInbox {
   private async open(clusterName: string): Promise<true> {
     const limit = new Limit(this.client.settings.callTimeoutMs, this.ending.signal);
     const topic = `${clusterName}_REPLY_TOPIC`;
-    for (let repeats = 0; ; repeats++) {
+    for (let created = false, repeats = 0; ; repeats++) {
       try {
-        const { brokers } = await this.client.route(topic, limit);
+        const { brokers } = await this.client.route(topic, new Limit(Math.min(LOOK_MS, limit.leftMs), this.ending.signal));
         const ends = await Promise.all(brokers.map((each) => this.ends(topic, each.brokerName, limit)));
         brokers.forEach((each, number) => this.start(topic, each.brokerName, ends[number]!));
         return true;
       } catch (error) {
         const failure = errorOf(error);
-        if (failure.reason !== "ROUTE_NOT_FOUND") throw failure;
-        if (repeats === 0) await this.create(topic, clusterName, limit);
-        else if (!(await limit.pause(repeats, failure))) throw failure;
+        const isMissing = failure.reason === "ROUTE_NOT_FOUND";
+        if (isMissing && !created) await this.create(topic, clusterName, limit);
+        else if (!(isMissing || failure.retriable) || !(await limit.pause(repeats, failure))) throw failure;
+        created ||= isMissing;
       }
     }
   }
