@@ -54,12 +54,7 @@ class Administration:
         return {"topics": [each.topic for each in listed.topics]}
 
     async def create_group(self, asked: dict[str, Any]) -> Any:
-        group = ConsumerGroup(
-            consumer_group=asked["group"],
-            consume_enabled=True,
-            broadcast_enabled=True,
-            attempts_max=16,
-        )
+        group = ConsumerGroup(consumer_group=asked["group"])
         await self.groups_stub.CreateGroup(groups_pb.CreateGroupRequest(group=group))
         return {}
 

@@ -16,9 +16,6 @@ import (
 	namesrvv1 "ariane.mq/go/arianepb/namesrv/v1"
 )
 
-// attemptsMax is what groups have that nobody made.
-const attemptsMax = 16
-
 // Admin makes, changes and shows topics and groups through the admin service, which records each change. Calls are not
 // repeated. A change that failed on some brokers is an error, which names them; made again, it does what is still missing.
 // Where brokers do not answer, what the others have comes along with an error.
@@ -178,9 +175,9 @@ func (a *Admin) Topics(ctx context.Context, prefix string) ([]TopicInfo, error) 
 // CreateGroup makes a consumer group; where all brokers have it, it is GROUP_EXISTS.
 func (a *Admin) CreateGroup(ctx context.Context, name string, settings GroupSettings) (GroupInfo, error) {
 	group := &brokerv1.ConsumerGroup{
-		ConsumerGroup: name, ConsumeEnabled: or(settings.ConsumeEnabled, true), BroadcastEnabled: or(settings.BroadcastEnabled, true),
-		AttemptsMax: or(settings.MaxAttempts, attemptsMax), ReceiveInOrder: or(settings.ReceiveInOrder, false),
-		OrderedAttemptsMax: settings.MaxOrderedAttempts,
+		ConsumerGroup: name, ConsumeEnabled: settings.ConsumeEnabled, BroadcastEnabled: settings.BroadcastEnabled,
+		AttemptsMax: settings.MaxAttempts, OrderedAttemptsMax: settings.MaxOrderedAttempts,
+		ReceiveInOrder: settings.ReceiveInOrder != nil && *settings.ReceiveInOrder,
 	}
 	answer, err := asked(ctx, a, &adminv1.CreateGroupRequest{Group: group}, adminv1.NewGroupServiceClient, adminv1.GroupServiceClient.CreateGroup)
 	return groupOf(answer.GetGroup()), errors.Join(err, outcomesOf(answer.GetOutcomes()))
@@ -345,11 +342,4 @@ func given[T comparable](value T) *T {
 		return nil
 	}
 	return &value
-}
-
-func or[T any](value *T, usual T) T {
-	if value == nil {
-		return usual
-	}
-	return *value
 }

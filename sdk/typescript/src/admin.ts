@@ -38,8 +38,6 @@ interface Page {
   silentBrokers: SilentBroker[];
 }
 
-/** Brokers take what is said of a new group as it is. */
-const NEW_GROUP = { consumeEnabled: true, broadcastEnabled: true, attemptsMax: 16 };
 const PAGE_SIZE = 1000;
 /** How long admin takes for an answer that needs brokers, which are asked at most so long. */
 const ANSWER_MS = 10_000;
@@ -89,8 +87,7 @@ export class Admin {
 
   /** Create a group on every primary; GROUP_EXISTS where all have it. */
   async createGroup(group: string, settings: GroupSettings = {}, call?: CallSettings): Promise<void> {
-    const made = { ...NEW_GROUP, ...settings, consumerGroup: group };
-    const request = CreateGroupRequest.fromPartial({ group: made });
+    const request = CreateGroupRequest.fromPartial({ group: { ...settings, consumerGroup: group } });
     checked(await this.ask(GroupServiceClient, (s) => s.createGroup, request, call));
   }
 

@@ -26,7 +26,7 @@ from ariane.common.v1 import access_pb2 as ariane_dot_common_dot_v1_dot_access__
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$ariane/broker/v1/group_service.proto\x12\x10\x61riane.broker.v1\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1egoogle/protobuf/duration.proto\"\xe1\x02\n\rConsumerGroup\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x17\n\x0f\x63onsume_enabled\x18\x02 \x01(\x08\x12\x19\n\x11\x62roadcast_enabled\x18\x03 \x01(\x08\x12\x14\n\x0c\x61ttempts_max\x18\x04 \x01(\x05\x12\x33\n\x0cretry_policy\x18\x05 \x01(\x0b\x32\x1d.ariane.broker.v1.RetryPolicy\x12R\n\x1csubscription_conflict_policy\x18\x06 \x01(\x0e\x32,.ariane.broker.v1.SubscriptionConflictPolicy\x12\x0f\n\x07version\x18\x07 \x01(\x03\x12\x18\n\x10receive_in_order\x18\x08 \x01(\x08\x12!\n\x14ordered_attempts_max\x18\t \x01(\x05H\x00\x88\x01\x01\x42\x17\n\x15_ordered_attempts_max\"\xba\x03\n\x13\x43onsumerGroupChange\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x1c\n\x0f\x63onsume_enabled\x18\x02 \x01(\x08H\x00\x88\x01\x01\x12\x1e\n\x11\x62roadcast_enabled\x18\x03 \x01(\x08H\x01\x88\x01\x01\x12\x19\n\x0c\x61ttempts_max\x18\x04 \x01(\x05H\x02\x88\x01\x01\x12\x33\n\x0cretry_policy\x18\x05 \x01(\x0b\x32\x1d.ariane.broker.v1.RetryPolicy\x12R\n\x1csubscription_conflict_policy\x18\x06 \x01(\x0e\x32,.ariane.broker.v1.SubscriptionConflictPolicy\x12\x1d\n\x10receive_in_order\x18\x08 \x01(\x08H\x03\x88\x01\x01\x12!\n\x14ordered_attempts_max\x18\t \x01(\x05H\x04\x88\x01\x01\x42\x12\n\x10_consume_enabledB\x14\n\x12_broadcast_enabledB\x0f\n\r_attempts_maxB\x13\n\x11_receive_in_orderB\x17\n\x15_ordered_attempts_max\"\x7f\n\x0bRetryPolicy\x12-\n\x05table\x18\x01 \x01(\x0b\x32\x1c.ariane.broker.v1.DelayTableH\x00\x12\x39\n\x0b\x65xponential\x18\x02 \x01(\x0b\x32\".ariane.broker.v1.ExponentialDelayH\x00\x42\x06\n\x04kind\"7\n\nDelayTable\x12)\n\x06\x64\x65lays\x18\x01 \x03(\x0b\x32\x19.google.protobuf.Duration\"z\n\x10\x45xponentialDelay\x12*\n\x07initial\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12&\n\x03max\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x12\n\nmultiplier\x18\x03 \x01(\x01\"L\n\x1a\x43reateConsumerGroupRequest\x12.\n\x05group\x18\x01 \x01(\x0b\x32\x1f.ariane.broker.v1.ConsumerGroup\"M\n\x1b\x43reateConsumerGroupResponse\x12.\n\x05group\x18\x01 \x01(\x0b\x32\x1f.ariane.broker.v1.ConsumerGroup\"1\n\x17GetConsumerGroupRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\"J\n\x18GetConsumerGroupResponse\x12.\n\x05group\x18\x01 \x01(\x0b\x32\x1f.ariane.broker.v1.ConsumerGroup\"B\n\x19ListConsumerGroupsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"f\n\x1aListConsumerGroupsResponse\x12/\n\x06groups\x18\x01 \x03(\x0b\x32\x1f.ariane.broker.v1.ConsumerGroup\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"i\n\x1aUpdateConsumerGroupRequest\x12\x34\n\x05group\x18\x01 \x01(\x0b\x32%.ariane.broker.v1.ConsumerGroupChange\x12\x15\n\rallow_missing\x18\x02 \x01(\x08\"M\n\x1bUpdateConsumerGroupResponse\x12.\n\x05group\x18\x01 \x01(\x0b\x32\x1f.ariane.broker.v1.ConsumerGroup\"O\n\x1a\x44\x65leteConsumerGroupRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x19\n\x11keep_dead_letters\x18\x02 \x01(\x08\"U\n\x1b\x44\x65leteConsumerGroupResponse\x12\x1b\n\x13retry_message_count\x18\x01 \x01(\x03\x12\x19\n\x11\x64\x65\x61\x64_letter_count\x18\x02 \x01(\x03*\x9a\x01\n\x1aSubscriptionConflictPolicy\x12,\n(SUBSCRIPTION_CONFLICT_POLICY_UNSPECIFIED\x10\x00\x12\'\n#SUBSCRIPTION_CONFLICT_POLICY_REFUSE\x10\x01\x12%\n!SUBSCRIPTION_CONFLICT_POLICY_FLAG\x10\x02\x32\xfa\x05\n\x0cGroupService\x12\x94\x01\n\x13\x43reateConsumerGroup\x12,.ariane.broker.v1.CreateConsumerGroupRequest\x1a-.ariane.broker.v1.CreateConsumerGroupResponse\" \xca\xf3\x18\x1c\n\x1a\x08\x04\x10\x03\x1a\x14group.consumer_group\x12\x88\x01\n\x10GetConsumerGroup\x12).ariane.broker.v1.GetConsumerGroupRequest\x1a*.ariane.broker.v1.GetConsumerGroupResponse\"\x1d\xca\xf3\x18\x19\n\x14\x08\x07\x10\x03\x1a\x0e\x63onsumer_group\x12\x01\x07\x12\x97\x01\n\x12ListConsumerGroups\x12+.ariane.broker.v1.ListConsumerGroupsRequest\x1a,.ariane.broker.v1.ListConsumerGroupsResponse\"&\xca\xf3\x18\"\n\x1d\x08\x07\x10\x03\x1a\x15groups.consumer_group \x04\x12\x01\x07\x12\x9c\x01\n\x13UpdateConsumerGroup\x12,.ariane.broker.v1.UpdateConsumerGroupRequest\x1a-.ariane.broker.v1.UpdateConsumerGroupResponse\"(\xca\xf3\x18$\n\x1a\x08\x05\x10\x03\x1a\x14group.consumer_group\n\x06\x08\x04\x10\x03 \x03\x12\x8e\x01\n\x13\x44\x65leteConsumerGroup\x12,.ariane.broker.v1.DeleteConsumerGroupRequest\x1a-.ariane.broker.v1.DeleteConsumerGroupResponse\"\x1a\xca\xf3\x18\x16\n\x14\x08\x06\x10\x03\x1a\x0e\x63onsumer_groupBA\n\x13mq.ariane.broker.v1P\x01Z(ariane.mq/go/arianepb/broker/v1;brokerv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$ariane/broker/v1/group_service.proto\x12\x10\x61riane.broker.v1\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1egoogle/protobuf/duration.proto\"\xab\x03\n\rConsumerGroup\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x1c\n\x0f\x63onsume_enabled\x18\x02 \x01(\x08H\x00\x88\x01\x01\x12\x1e\n\x11\x62roadcast_enabled\x18\x03 \x01(\x08H\x01\x88\x01\x01\x12\x19\n\x0c\x61ttempts_max\x18\x04 \x01(\x05H\x02\x88\x01\x01\x12\x33\n\x0cretry_policy\x18\x05 \x01(\x0b\x32\x1d.ariane.broker.v1.RetryPolicy\x12R\n\x1csubscription_conflict_policy\x18\x06 \x01(\x0e\x32,.ariane.broker.v1.SubscriptionConflictPolicy\x12\x0f\n\x07version\x18\x07 \x01(\x03\x12\x18\n\x10receive_in_order\x18\x08 \x01(\x08\x12!\n\x14ordered_attempts_max\x18\t \x01(\x05H\x03\x88\x01\x01\x42\x12\n\x10_consume_enabledB\x14\n\x12_broadcast_enabledB\x0f\n\r_attempts_maxB\x17\n\x15_ordered_attempts_max\"\xba\x03\n\x13\x43onsumerGroupChange\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x1c\n\x0f\x63onsume_enabled\x18\x02 \x01(\x08H\x00\x88\x01\x01\x12\x1e\n\x11\x62roadcast_enabled\x18\x03 \x01(\x08H\x01\x88\x01\x01\x12\x19\n\x0c\x61ttempts_max\x18\x04 \x01(\x05H\x02\x88\x01\x01\x12\x33\n\x0cretry_policy\x18\x05 \x01(\x0b\x32\x1d.ariane.broker.v1.RetryPolicy\x12R\n\x1csubscription_conflict_policy\x18\x06 \x01(\x0e\x32,.ariane.broker.v1.SubscriptionConflictPolicy\x12\x1d\n\x10receive_in_order\x18\x08 \x01(\x08H\x03\x88\x01\x01\x12!\n\x14ordered_attempts_max\x18\t \x01(\x05H\x04\x88\x01\x01\x42\x12\n\x10_consume_enabledB\x14\n\x12_broadcast_enabledB\x0f\n\r_attempts_maxB\x13\n\x11_receive_in_orderB\x17\n\x15_ordered_attempts_max\"\x7f\n\x0bRetryPolicy\x12-\n\x05table\x18\x01 \x01(\x0b\x32\x1c.ariane.broker.v1.DelayTableH\x00\x12\x39\n\x0b\x65xponential\x18\x02 \x01(\x0b\x32\".ariane.broker.v1.ExponentialDelayH\x00\x42\x06\n\x04kind\"7\n\nDelayTable\x12)\n\x06\x64\x65lays\x18\x01 \x03(\x0b\x32\x19.google.protobuf.Duration\"z\n\x10\x45xponentialDelay\x12*\n\x07initial\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12&\n\x03max\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x12\n\nmultiplier\x18\x03 \x01(\x01\"L\n\x1a\x43reateConsumerGroupRequest\x12.\n\x05group\x18\x01 \x01(\x0b\x32\x1f.ariane.broker.v1.ConsumerGroup\"M\n\x1b\x43reateConsumerGroupResponse\x12.\n\x05group\x18\x01 \x01(\x0b\x32\x1f.ariane.broker.v1.ConsumerGroup\"1\n\x17GetConsumerGroupRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\"J\n\x18GetConsumerGroupResponse\x12.\n\x05group\x18\x01 \x01(\x0b\x32\x1f.ariane.broker.v1.ConsumerGroup\"B\n\x19ListConsumerGroupsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"f\n\x1aListConsumerGroupsResponse\x12/\n\x06groups\x18\x01 \x03(\x0b\x32\x1f.ariane.broker.v1.ConsumerGroup\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"i\n\x1aUpdateConsumerGroupRequest\x12\x34\n\x05group\x18\x01 \x01(\x0b\x32%.ariane.broker.v1.ConsumerGroupChange\x12\x15\n\rallow_missing\x18\x02 \x01(\x08\"M\n\x1bUpdateConsumerGroupResponse\x12.\n\x05group\x18\x01 \x01(\x0b\x32\x1f.ariane.broker.v1.ConsumerGroup\"O\n\x1a\x44\x65leteConsumerGroupRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x19\n\x11keep_dead_letters\x18\x02 \x01(\x08\"U\n\x1b\x44\x65leteConsumerGroupResponse\x12\x1b\n\x13retry_message_count\x18\x01 \x01(\x03\x12\x19\n\x11\x64\x65\x61\x64_letter_count\x18\x02 \x01(\x03*\x9a\x01\n\x1aSubscriptionConflictPolicy\x12,\n(SUBSCRIPTION_CONFLICT_POLICY_UNSPECIFIED\x10\x00\x12\'\n#SUBSCRIPTION_CONFLICT_POLICY_REFUSE\x10\x01\x12%\n!SUBSCRIPTION_CONFLICT_POLICY_FLAG\x10\x02\x32\xfa\x05\n\x0cGroupService\x12\x94\x01\n\x13\x43reateConsumerGroup\x12,.ariane.broker.v1.CreateConsumerGroupRequest\x1a-.ariane.broker.v1.CreateConsumerGroupResponse\" \xca\xf3\x18\x1c\n\x1a\x08\x04\x10\x03\x1a\x14group.consumer_group\x12\x88\x01\n\x10GetConsumerGroup\x12).ariane.broker.v1.GetConsumerGroupRequest\x1a*.ariane.broker.v1.GetConsumerGroupResponse\"\x1d\xca\xf3\x18\x19\n\x14\x08\x07\x10\x03\x1a\x0e\x63onsumer_group\x12\x01\x07\x12\x97\x01\n\x12ListConsumerGroups\x12+.ariane.broker.v1.ListConsumerGroupsRequest\x1a,.ariane.broker.v1.ListConsumerGroupsResponse\"&\xca\xf3\x18\"\n\x1d\x08\x07\x10\x03\x1a\x15groups.consumer_group \x04\x12\x01\x07\x12\x9c\x01\n\x13UpdateConsumerGroup\x12,.ariane.broker.v1.UpdateConsumerGroupRequest\x1a-.ariane.broker.v1.UpdateConsumerGroupResponse\"(\xca\xf3\x18$\n\x1a\x08\x05\x10\x03\x1a\x14group.consumer_group\n\x06\x08\x04\x10\x03 \x03\x12\x8e\x01\n\x13\x44\x65leteConsumerGroup\x12,.ariane.broker.v1.DeleteConsumerGroupRequest\x1a-.ariane.broker.v1.DeleteConsumerGroupResponse\"\x1a\xca\xf3\x18\x16\n\x14\x08\x06\x10\x03\x1a\x0e\x63onsumer_groupBA\n\x13mq.ariane.broker.v1P\x01Z(ariane.mq/go/arianepb/broker/v1;brokerv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -44,38 +44,38 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GROUPSERVICE'].methods_by_name['UpdateConsumerGroup']._serialized_options = b'\312\363\030$\n\032\010\005\020\003\032\024group.consumer_group\n\006\010\004\020\003 \003'
   _globals['_GROUPSERVICE'].methods_by_name['DeleteConsumerGroup']._loaded_options = None
   _globals['_GROUPSERVICE'].methods_by_name['DeleteConsumerGroup']._serialized_options = b'\312\363\030\026\n\024\010\006\020\003\032\016consumer_group'
-  _globals['_SUBSCRIPTIONCONFLICTPOLICY']._serialized_start=2043
-  _globals['_SUBSCRIPTIONCONFLICTPOLICY']._serialized_end=2197
+  _globals['_SUBSCRIPTIONCONFLICTPOLICY']._serialized_start=2117
+  _globals['_SUBSCRIPTIONCONFLICTPOLICY']._serialized_end=2271
   _globals['_CONSUMERGROUP']._serialized_start=122
-  _globals['_CONSUMERGROUP']._serialized_end=475
-  _globals['_CONSUMERGROUPCHANGE']._serialized_start=478
-  _globals['_CONSUMERGROUPCHANGE']._serialized_end=920
-  _globals['_RETRYPOLICY']._serialized_start=922
-  _globals['_RETRYPOLICY']._serialized_end=1049
-  _globals['_DELAYTABLE']._serialized_start=1051
-  _globals['_DELAYTABLE']._serialized_end=1106
-  _globals['_EXPONENTIALDELAY']._serialized_start=1108
-  _globals['_EXPONENTIALDELAY']._serialized_end=1230
-  _globals['_CREATECONSUMERGROUPREQUEST']._serialized_start=1232
-  _globals['_CREATECONSUMERGROUPREQUEST']._serialized_end=1308
-  _globals['_CREATECONSUMERGROUPRESPONSE']._serialized_start=1310
-  _globals['_CREATECONSUMERGROUPRESPONSE']._serialized_end=1387
-  _globals['_GETCONSUMERGROUPREQUEST']._serialized_start=1389
-  _globals['_GETCONSUMERGROUPREQUEST']._serialized_end=1438
-  _globals['_GETCONSUMERGROUPRESPONSE']._serialized_start=1440
-  _globals['_GETCONSUMERGROUPRESPONSE']._serialized_end=1514
-  _globals['_LISTCONSUMERGROUPSREQUEST']._serialized_start=1516
-  _globals['_LISTCONSUMERGROUPSREQUEST']._serialized_end=1582
-  _globals['_LISTCONSUMERGROUPSRESPONSE']._serialized_start=1584
-  _globals['_LISTCONSUMERGROUPSRESPONSE']._serialized_end=1686
-  _globals['_UPDATECONSUMERGROUPREQUEST']._serialized_start=1688
-  _globals['_UPDATECONSUMERGROUPREQUEST']._serialized_end=1793
-  _globals['_UPDATECONSUMERGROUPRESPONSE']._serialized_start=1795
-  _globals['_UPDATECONSUMERGROUPRESPONSE']._serialized_end=1872
-  _globals['_DELETECONSUMERGROUPREQUEST']._serialized_start=1874
-  _globals['_DELETECONSUMERGROUPREQUEST']._serialized_end=1953
-  _globals['_DELETECONSUMERGROUPRESPONSE']._serialized_start=1955
-  _globals['_DELETECONSUMERGROUPRESPONSE']._serialized_end=2040
-  _globals['_GROUPSERVICE']._serialized_start=2200
-  _globals['_GROUPSERVICE']._serialized_end=2962
+  _globals['_CONSUMERGROUP']._serialized_end=549
+  _globals['_CONSUMERGROUPCHANGE']._serialized_start=552
+  _globals['_CONSUMERGROUPCHANGE']._serialized_end=994
+  _globals['_RETRYPOLICY']._serialized_start=996
+  _globals['_RETRYPOLICY']._serialized_end=1123
+  _globals['_DELAYTABLE']._serialized_start=1125
+  _globals['_DELAYTABLE']._serialized_end=1180
+  _globals['_EXPONENTIALDELAY']._serialized_start=1182
+  _globals['_EXPONENTIALDELAY']._serialized_end=1304
+  _globals['_CREATECONSUMERGROUPREQUEST']._serialized_start=1306
+  _globals['_CREATECONSUMERGROUPREQUEST']._serialized_end=1382
+  _globals['_CREATECONSUMERGROUPRESPONSE']._serialized_start=1384
+  _globals['_CREATECONSUMERGROUPRESPONSE']._serialized_end=1461
+  _globals['_GETCONSUMERGROUPREQUEST']._serialized_start=1463
+  _globals['_GETCONSUMERGROUPREQUEST']._serialized_end=1512
+  _globals['_GETCONSUMERGROUPRESPONSE']._serialized_start=1514
+  _globals['_GETCONSUMERGROUPRESPONSE']._serialized_end=1588
+  _globals['_LISTCONSUMERGROUPSREQUEST']._serialized_start=1590
+  _globals['_LISTCONSUMERGROUPSREQUEST']._serialized_end=1656
+  _globals['_LISTCONSUMERGROUPSRESPONSE']._serialized_start=1658
+  _globals['_LISTCONSUMERGROUPSRESPONSE']._serialized_end=1760
+  _globals['_UPDATECONSUMERGROUPREQUEST']._serialized_start=1762
+  _globals['_UPDATECONSUMERGROUPREQUEST']._serialized_end=1867
+  _globals['_UPDATECONSUMERGROUPRESPONSE']._serialized_start=1869
+  _globals['_UPDATECONSUMERGROUPRESPONSE']._serialized_end=1946
+  _globals['_DELETECONSUMERGROUPREQUEST']._serialized_start=1948
+  _globals['_DELETECONSUMERGROUPREQUEST']._serialized_end=2027
+  _globals['_DELETECONSUMERGROUPRESPONSE']._serialized_start=2029
+  _globals['_DELETECONSUMERGROUPRESPONSE']._serialized_end=2114
+  _globals['_GROUPSERVICE']._serialized_start=2274
+  _globals['_GROUPSERVICE']._serialized_end=3036
 # @@protoc_insertion_point(module_scope)

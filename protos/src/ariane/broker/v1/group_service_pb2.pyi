@@ -62,12 +62,13 @@ class ConsumerGroup(_message.Message):
     consumer_group: _builtins.str
     """The name. 1 to 120 characters of A-Z a-z 0-9 _ - % and |."""
     consume_enabled: _builtins.bool
-    """Whether it may consume at all."""
+    """Whether it may consume at all. Absent in a request: true."""
     broadcast_enabled: _builtins.bool
-    """Whether broadcasting is allowed."""
+    """Whether broadcasting is allowed. Absent in a request: true."""
     attempts_max: _builtins.int
     """How often a message that failed is tried again before it becomes a dead letter; 2147483647:
-    without limit. Default 16. Not for members that consume in order, see `ordered_attempts_max`.
+    without limit. Absent in a request: 16. Not for members that consume in order, see
+    `ordered_attempts_max`.
     """
     subscription_conflict_policy: Global___SubscriptionConflictPolicy.ValueType
     """What happens to a member whose subscription differs from its group's."""
@@ -82,27 +83,40 @@ class ConsumerGroup(_message.Message):
     """
     @_builtins.property
     def retry_policy(self) -> Global___RetryPolicy:
-        """How the delay between tries grows."""
+        """How the delay between tries grows. Absent in a request: by the delay levels from the third on."""
 
     def __init__(
         self,
         *,
         consumer_group: _builtins.str = ...,
-        consume_enabled: _builtins.bool = ...,
-        broadcast_enabled: _builtins.bool = ...,
-        attempts_max: _builtins.int = ...,
+        consume_enabled: _builtins.bool | None = ...,
+        broadcast_enabled: _builtins.bool | None = ...,
+        attempts_max: _builtins.int | None = ...,
         retry_policy: Global___RetryPolicy | None = ...,
         subscription_conflict_policy: Global___SubscriptionConflictPolicy.ValueType = ...,
         version: _builtins.int = ...,
         receive_in_order: _builtins.bool = ...,
         ordered_attempts_max: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_ordered_attempts_max", b"_ordered_attempts_max", "ordered_attempts_max", b"ordered_attempts_max", "retry_policy", b"retry_policy"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_attempts_max", b"_attempts_max", "_broadcast_enabled", b"_broadcast_enabled", "_consume_enabled", b"_consume_enabled", "_ordered_attempts_max", b"_ordered_attempts_max", "attempts_max", b"attempts_max", "broadcast_enabled", b"broadcast_enabled", "consume_enabled", b"consume_enabled", "ordered_attempts_max", b"ordered_attempts_max", "retry_policy", b"retry_policy"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_ordered_attempts_max", b"_ordered_attempts_max", "attempts_max", b"attempts_max", "broadcast_enabled", b"broadcast_enabled", "consume_enabled", b"consume_enabled", "consumer_group", b"consumer_group", "ordered_attempts_max", b"ordered_attempts_max", "receive_in_order", b"receive_in_order", "retry_policy", b"retry_policy", "subscription_conflict_policy", b"subscription_conflict_policy", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_attempts_max", b"_attempts_max", "_broadcast_enabled", b"_broadcast_enabled", "_consume_enabled", b"_consume_enabled", "_ordered_attempts_max", b"_ordered_attempts_max", "attempts_max", b"attempts_max", "broadcast_enabled", b"broadcast_enabled", "consume_enabled", b"consume_enabled", "consumer_group", b"consumer_group", "ordered_attempts_max", b"ordered_attempts_max", "receive_in_order", b"receive_in_order", "retry_policy", b"retry_policy", "subscription_conflict_policy", b"subscription_conflict_policy", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__attempts_max: _TypeAlias = _typing.Literal["attempts_max"]  # noqa: Y015
+    _WhichOneofArgType__attempts_max: _TypeAlias = _typing.Literal["_attempts_max", b"_attempts_max"]  # noqa: Y015
+    _WhichOneofReturnType__broadcast_enabled: _TypeAlias = _typing.Literal["broadcast_enabled"]  # noqa: Y015
+    _WhichOneofArgType__broadcast_enabled: _TypeAlias = _typing.Literal["_broadcast_enabled", b"_broadcast_enabled"]  # noqa: Y015
+    _WhichOneofReturnType__consume_enabled: _TypeAlias = _typing.Literal["consume_enabled"]  # noqa: Y015
+    _WhichOneofArgType__consume_enabled: _TypeAlias = _typing.Literal["_consume_enabled", b"_consume_enabled"]  # noqa: Y015
     _WhichOneofReturnType__ordered_attempts_max: _TypeAlias = _typing.Literal["ordered_attempts_max"]  # noqa: Y015
     _WhichOneofArgType__ordered_attempts_max: _TypeAlias = _typing.Literal["_ordered_attempts_max", b"_ordered_attempts_max"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__attempts_max) -> _WhichOneofReturnType__attempts_max | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__broadcast_enabled) -> _WhichOneofReturnType__broadcast_enabled | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__consume_enabled) -> _WhichOneofReturnType__consume_enabled | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__ordered_attempts_max) -> _WhichOneofReturnType__ordered_attempts_max | None: ...
 
 Global___ConsumerGroup: _TypeAlias = ConsumerGroup  # noqa: Y015

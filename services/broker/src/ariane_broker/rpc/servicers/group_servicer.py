@@ -12,7 +12,6 @@ from ariane.broker.v1 import group_service_pb2 as group_pb
 from ariane.broker.v1.group_service_pb2_grpc import GroupServiceServicer
 from ariane_broker.consuming.group_deletion import GroupDeletion
 from ariane_broker.groups.consumer_groups import (
-    ATTEMPTS_MAX,
     ConflictPolicy,
     ConsumerGroups,
     ExponentialRetry,
@@ -106,15 +105,24 @@ class GroupServicer(GroupServiceServicer):
         )
 
 
+_DEFAULTED: Final = (
+    "consume_enabled",
+    "broadcast_enabled",
+    "attempts_max",
+    "ordered_attempts_max",
+)
+"""Settings that have their default where a request does not name them."""
+
+
 def _config(group: group_pb.ConsumerGroup) -> GroupConfig:
+    given: dict[str, Any] = {
+        name: getattr(group, name)
+        for name in _DEFAULTED
+        if group.HasField(name)  # type: ignore[arg-type]  # one of its literals
+    }
     return GroupConfig(
         consumer_group=group.consumer_group,
-        consume_enabled=group.consume_enabled,
-        broadcast_enabled=group.broadcast_enabled,
-        attempts_max=group.attempts_max,
-        ordered_attempts_max=(
-            group.ordered_attempts_max if group.HasField("ordered_attempts_max") else ATTEMPTS_MAX
-        ),
+        **given,
         retry_policy=_retry_policy(group.retry_policy),
         conflict_policy=_conflict_policy(group.subscription_conflict_policy),
         receive_in_order=group.receive_in_order,

@@ -12,9 +12,6 @@ import mq.ariane.broker.v1.RetryPolicy;
  * not given is the default for a new group, and stays as it is otherwise.
  */
 public final class GroupSettings {
-    /** What a group has that its first member makes. */
-    private static final int ATTEMPTS = 16;
-
     private final ConsumerGroupChange change;
 
     private GroupSettings(ConsumerGroupChange change) {
@@ -32,10 +29,16 @@ public final class GroupSettings {
 
     ConsumerGroup group(String name) {
         var group = ConsumerGroup.newBuilder().setConsumerGroup(name)
-                .setConsumeEnabled(!change.hasConsumeEnabled() || change.getConsumeEnabled())
-                .setBroadcastEnabled(!change.hasBroadcastEnabled() || change.getBroadcastEnabled())
-                .setAttemptsMax(change.hasAttemptsMax() ? change.getAttemptsMax() : ATTEMPTS)
                 .setRetryPolicy(change.getRetryPolicy()).setReceiveInOrder(change.getReceiveInOrder());
+        if (change.hasConsumeEnabled()) {
+            group.setConsumeEnabled(change.getConsumeEnabled());
+        }
+        if (change.hasBroadcastEnabled()) {
+            group.setBroadcastEnabled(change.getBroadcastEnabled());
+        }
+        if (change.hasAttemptsMax()) {
+            group.setAttemptsMax(change.getAttemptsMax());
+        }
         if (change.hasOrderedAttemptsMax()) {
             group.setOrderedAttemptsMax(change.getOrderedAttemptsMax());
         }
