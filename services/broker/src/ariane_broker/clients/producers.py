@@ -10,13 +10,12 @@ have most lose their oldest.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Final, NamedTuple
 
-from ariane_broker.fair_room import given_up
+from ariane_broker.fair_room import outgoing
 from ariane_record.layout import Host
 from ariane_record.names import TOPIC_NAME_LENGTH_MAX
 
@@ -165,13 +164,8 @@ class Producers:
         if self._count < PRODUCERS_MAX:
             return
         known = [each for client in self._clients.values() for each in client.topics.values()]
-        counts = Counter(each.client.user for each in known)
-        # A tenth at once, since all are looked at.
-        going = given_up(counts, max(1, PRODUCERS_MAX // 10))
-        for each in sorted(known, key=attrgetter("last_ms")):
-            user = each.client.user
-            if going.get(user):
-                going[user] -= 1
-                del each.client.topics[each.topic]
-                self._count -= 1
+        known.sort(key=attrgetter("last_ms"))
+        for place in outgoing([each.client.user for each in known], PRODUCERS_MAX - 1):
+            del known[place].client.topics[known[place].topic]
+            self._count -= 1
         self._clients = {key: each for key, each in self._clients.items() if each.topics}

@@ -10,9 +10,9 @@ A new batch must continue after the last one. A batch that equals one of the las
 with its first result. All others are refused: a gap, an older epoch, sequence numbers of other
 batches.
 
-A stream without use for a while is forgotten. If there are too many, those who have most of them
-lose the ones that were unused for longest, so that no user crowds out another. The producer of a
-forgotten stream begins anew with a larger epoch, at the price of one refused batch.
+A stream without use for a while is forgotten. If there are too many, those who have more than
+their share lose the ones that were unused for longest, so that no user crowds out another. The
+producer of a forgotten stream begins anew with a larger epoch, at the price of one refused batch.
 
 All of this is rebuilt from the log (``log_states``), which does not say whose a stream is: until it
 is used again, one that was found there counts for its topic.
@@ -20,7 +20,6 @@ is used again, one that was found there counts for its topic.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import compress, starmap
@@ -28,7 +27,7 @@ from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from ariane_broker.errors.public_errors import producer_fenced, sequence_gap, sequence_passed
-from ariane_broker.fair_room import given_up
+from ariane_broker.fair_room import outgoing
 from ariane_broker.log.derived.producer_stream import (
     BATCHES_KEPT,
     Owner,
@@ -312,17 +311,15 @@ class ProducerSequences(SnapshotState):
         self._streams, self._crowded_out_ms = streams, crowded_out
 
     def _make_room(self) -> None:
-        """Forget streams of those who have most: a tenth at once, since all are looked at."""
-        over = len(self._streams) - self._stream_count_max
-        if over <= 0:
+        """Forget streams, of those who have most first."""
+        if len(self._streams) <= self._stream_count_max:
             return
-        owners = list(map(owner_of, self._streams, self._streams.values()))
-        going = given_up(Counter(owners), over + self._stream_count_max // 10)
-        for key, owner in zip(list(self._streams), owners, strict=True):
-            if going.get(owner):
-                going[owner] -= 1
-                used_ms = self._streams.pop(key).last_used_ms
-                self._crowded_out_ms[owner] = max(self._crowded_out_ms.get(owner, 0), used_ms)
+        keys = list(self._streams)
+        owners = list(map(owner_of, keys, self._streams.values()))
+        for place in outgoing(owners, self._stream_count_max):
+            used_ms = self._streams.pop(keys[place]).last_used_ms
+            owner = owners[place]
+            self._crowded_out_ms[owner] = max(self._crowded_out_ms.get(owner, 0), used_ms)
 
     def _known_ms(self, topic: str) -> int:
         """How long it is known that a stream of the caller to a topic, which is not, was not used.

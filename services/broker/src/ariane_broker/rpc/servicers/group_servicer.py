@@ -116,9 +116,7 @@ _DEFAULTED: Final = (
 
 def _config(group: group_pb.ConsumerGroup) -> GroupConfig:
     given: dict[str, Any] = {
-        name: getattr(group, name)
-        for name in _DEFAULTED
-        if group.HasField(name)  # type: ignore[arg-type]  # one of its literals
+        name: getattr(group, name) for name in _DEFAULTED if group.HasField(name)
     }
     return GroupConfig(
         consumer_group=group.consumer_group,
