@@ -73,9 +73,26 @@ def test_offsets_that_were_removed_count_as_reset_for_those_who_had_them():
     offsets.put("a", gone, 7)
     offsets.remove_topic_of("a", "t")
     assert offsets.reset_epoch("a", gone) == 2
-    # With the topic or the group, nothing is left.
+    # With the topic or the group, nothing is left; another topic that goes changes nothing.
     again.remove_topic_of("a", "u")
     assert at_once(again.remove_topics({"t"})) == []
     assert again.document()["resetTable"] == {"u@a": {"0": 1}}
+    again.put("a", gone, 1)
+    assert at_once(again.remove_topics({"t"})) == [True]
+    assert again.document()["resetTable"] == {"u@a": {"0": 1}}
     assert offsets.remove_group("a")
     assert "resetTable" not in offsets.document()
+
+
+def test_a_removed_offset_counts_as_reset_in_a_save_during_which_the_group_begins_anew():
+    offsets, queue = ConsumerOffsets(now_ms=lambda: 5), QueueKey("t", 0)
+    for known in queue, QueueKey("u", 0):
+        offsets.put("a", known, 1)
+    offsets.remove_topic_of("a", "t")
+    # The turns of a save: the first is for the only offset.
+    saving = offsets.documented()
+    assert next(saving) is None
+    offsets.put("a", queue, 0)
+    (document,) = at_once(saving)
+    assert document["offsetTable"] == {"u@a": {"0": 1}}
+    assert document["resetTable"] == {"t@a": {"0": 1}}

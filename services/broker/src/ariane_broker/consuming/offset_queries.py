@@ -63,9 +63,7 @@ class OffsetQueries:
             ServiceError: GROUP_NAME_ILLEGAL or FIELD_INVALID.
         """
         check_user_group(consumer_group)
-        if not queues:
-            queues = self._offsets.queues_of(consumer_group)
-        for place, queue in enumerate(queues):
+        for place, queue in enumerate(queues or self._offsets.queues_of(consumer_group)):
             if queue.queue_id < 0:
                 field = f"queues[{place}].queue_id"
                 raise field_invalid(field, "must be 0 or more", queue.queue_id)

@@ -14,8 +14,10 @@ Parts of the file that only RocketMQ uses are kept unchanged.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from itertools import chain
+from typing import Any, Final, NamedTuple, TypeVar
 
 from ariane_broker.durable.data_version import DataVersion
 from ariane_broker.queue_key import QueueKey
@@ -38,48 +40,51 @@ class GroupOffset(NamedTuple):
 
 
 class ConsumerOffsets:
-    """The consumer offsets of all groups, in memory."""
+    """The consumer offsets of all groups, in memory: by group, topic and queue id.
+
+    Those of a group in a topic are a table of their own, which goes as a whole.
+    """
 
     def __init__(self, *, now_ms: Callable[[], int]) -> None:
         self.on_reset: Callable[[str, QueueKey], None] = _nobody_waits
         """Called with a group and a queue after each reset: there may be messages for members that
         wait."""
         self._now_ms = now_ms
-        self._groups: dict[str, dict[QueueKey, ConsumerOffset]] = {}
-        self._resets: dict[str, dict[QueueKey, int]] = {}
+        self._groups: dict[str, dict[str, dict[int, ConsumerOffset]]] = {}
+        self._resets: dict[str, dict[str, Counter[int]]] = {}
         self._version = DataVersion()
         self._foreign: dict[str, Any] = {}
 
     def find(self, consumer_group: str, queue: QueueKey) -> ConsumerOffset | None:
         """The group's offset in the queue, or None if there is none."""
-        return self._groups.get(consumer_group, {}).get(queue)
+        return self._groups.get(consumer_group, {}).get(queue.topic, {}).get(queue.queue_id)
 
     def has_any(self, consumer_group: str) -> bool:
         """Whether a group has an offset in any queue."""
         return bool(self._groups.get(consumer_group))
 
-    def of_group(self, consumer_group: str, topic: str | None = None) -> list[GroupOffset]:
-        """All offsets of a group, or those in one topic, by topic and queue."""
-        offsets = self._groups.get(consumer_group, {})
-        return [
-            GroupOffset(consumer_group, queue, offsets[queue])
-            for queue in sorted(offsets)
-            if topic is None or queue.topic == topic
-        ]
+    def of_group(self, consumer_group: str) -> list[GroupOffset]:
+        """All offsets of a group, by topic and queue."""
+        return sorted(at_once(self.walk(consumer_group)))
 
-    def queues_of(self, consumer_group: str) -> list[QueueKey]:
+    def queues_of(self, consumer_group: str) -> Iterator[QueueKey]:
         """All queues in which a group has an offset, by topic and queue."""
-        return sorted(self._groups.get(consumer_group, {}))
+        topics = self._groups.get(consumer_group, {})
+        for topic in sorted(topics):
+            for queue_id in sorted(topics.get(topic, ())):
+                yield QueueKey(topic, queue_id)
 
     def walk(self, consumer_group: str = "", topic: str = "") -> Iterator[GroupOffset | None]:
         """Offsets of one group or all, in one topic or all, as they are now, in any order.
 
-        Yields once for each offset that is examined: None for one of another topic.
+        Yields once for each offset, and None for each group.
         """
         for group in [consumer_group] if consumer_group else list(self._groups):
-            for queue, offset in list(self._groups.get(group, {}).items()):
-                is_wanted = topic in {"", queue.topic}
-                yield GroupOffset(group, queue, offset) if is_wanted else None
+            yield None
+            topics = self._groups.get(group, {})
+            for name in [topic] if topic else list(topics):
+                for queue_id, offset in list(topics.get(name, {}).items()):
+                    yield GroupOffset(group, QueueKey(name, queue_id), offset)
 
     def groups(self) -> list[str]:
         """All groups that have an offset, by name."""
@@ -87,13 +92,13 @@ class ConsumerOffsets:
 
     def put(self, consumer_group: str, queue: QueueKey, consumer_offset: ConsumerOffset) -> None:
         """Set the group's offset, forwards or back."""
-        self._groups.setdefault(consumer_group, {})[queue] = consumer_offset
+        topics = self._groups.setdefault(consumer_group, {})
+        topics.setdefault(queue.topic, {})[queue.queue_id] = consumer_offset
 
     def reset(self, consumer_group: str, queue: QueueKey, consumer_offset: ConsumerOffset) -> None:
         """Reset the group's offset: commits of members that do not know of it no longer count."""
         self.put(consumer_group, queue, consumer_offset)
-        resets = self._resets.setdefault(consumer_group, {})
-        resets[queue] = resets.get(queue, 0) + 1
+        self._resets_in(consumer_group, queue.topic)[queue.queue_id] += 1
         self.on_reset(consumer_group, queue)
 
     def set_back(self, end_of: Callable[[QueueKey], int]) -> list[tuple[GroupOffset, int]]:
@@ -119,7 +124,7 @@ class ConsumerOffsets:
 
     def reset_epoch(self, consumer_group: str, queue: QueueKey) -> int:
         """How often the group's offset in the queue was reset."""
-        return self._resets.get(consumer_group, {}).get(queue, 0)
+        return self._resets.get(consumer_group, {}).get(queue.topic, {}).get(queue.queue_id, 0)
 
     def remove_group(self, consumer_group: str) -> bool:
         """Remove the offsets of a group; returns whether it had any."""
@@ -128,53 +133,34 @@ class ConsumerOffsets:
 
     def topics(self) -> set[str]:
         """Topics that any group has offsets in."""
-        return {queue.topic for offsets in self._groups.values() for queue in offsets}
+        return set(chain.from_iterable(self._groups.values()))
 
     def remove_topics(self, topics: Container[str]) -> Iterator[bool | None]:
         """Remove the offsets in some topics.
 
-        Yields once for each offset that is examined: True if it was removed.
+        Yields once for each topic of a group that is examined: True if offsets were removed.
         """
-        for group in list(self._groups):
-            for queue in list(self._groups.get(group, ())):
-                is_gone = queue.topic in topics and self.remove(group, queue)
-                yield True if is_gone else None
-        for alone in self._resets_alone():
-            if alone is not None and alone[1].topic in topics:
-                self.remove(*alone)
-            yield None
+        for group in {*self._groups, *self._resets}:
+            for topic in {*self._groups.get(group, ()), *self._resets.get(group, ())}:
+                removed = None
+                if topic in topics:
+                    removed = _popped(self._groups, group, topic)
+                    _popped(self._resets, group, topic)
+                yield True if removed else None
 
     def remove_topic_of(self, consumer_group: str, topic: str) -> None:
-        """Remove the offsets of a group in one topic, in one turn: nobody comes meanwhile.
+        """Remove the offsets of a group in one topic, all at once: nobody comes meanwhile.
 
         For members that do not know of it, it is a reset: what they commit no longer counts.
         """
-        offsets = self._groups.pop(consumer_group, {})
-        resets = self._resets.setdefault(consumer_group, {})
-        for queue in offsets:
-            if queue.topic == topic:
-                resets[queue] = resets.get(queue, 0) + 1
-        kept = {queue: offsets[queue] for queue in offsets if queue.topic != topic}
-        if kept:
-            self._groups[consumer_group] = kept
+        removed = _popped(self._groups, consumer_group, topic)
+        if removed:
+            # Not a statement for each of thousands of queues.
+            self._resets_in(consumer_group, topic).update(list(removed))
 
-    def remove(self, consumer_group: str, queue: QueueKey) -> bool:
-        """Remove one offset; returns whether there was one."""
-        self._resets.get(consumer_group, {}).pop(queue, None)
-        offsets = self._groups.get(consumer_group, {})
-        known = offsets.pop(queue, None) is not None
-        if known and not offsets:
-            self.remove_group(consumer_group)
-        return known
-
-    def _resets_alone(self) -> Iterator[tuple[str, QueueKey] | None]:
-        """Groups and queues whose offsets were removed, and are reset for those who had them.
-
-        None for each other count of resets.
-        """
-        for group, known in list(self._resets.items()):
-            for queue in list(known):
-                yield (group, queue) if self.find(group, queue) is None else None
+    def _resets_in(self, consumer_group: str, topic: str) -> Counter[int]:
+        """How often each of a group's offsets in a topic was reset, to be changed."""
+        return self._resets.setdefault(consumer_group, {}).setdefault(topic, Counter())
 
     def document(self) -> dict[str, Any]:
         """The content of the file."""
@@ -190,21 +176,21 @@ class ConsumerOffsets:
         self._version = self._version.next(self._now_ms())
         offsets: dict[str, dict[str, int]] = {}
         resets: dict[str, dict[str, int]] = {}
-        for group, known in list(self._groups.items()):
-            for queue in list(known):
-                yield None
-                offset = self._groups.get(group, {}).get(queue)
-                if offset is not None:
-                    key, queue_id = f"{queue.topic}{_TOPIC_END}{group}", str(queue.queue_id)
-                    offsets.setdefault(key, {})[queue_id] = offset
-                    if count := self.reset_epoch(group, queue):
-                        resets.setdefault(key, {})[queue_id] = count
-        for alone in self._resets_alone():
+        for group, queue in _places(self._groups):
             yield None
-            if alone is not None and (count := self.reset_epoch(*alone)):
-                group, queue = alone
-                key = f"{queue.topic}{_TOPIC_END}{group}"
-                resets.setdefault(key, {})[str(queue.queue_id)] = count
+            offset = self.find(group, queue)
+            if offset is not None:
+                key, queue_id = f"{queue.topic}{_TOPIC_END}{group}", str(queue.queue_id)
+                offsets.setdefault(key, {})[queue_id] = offset
+                if count := self.reset_epoch(group, queue):
+                    resets.setdefault(key, {})[queue_id] = count
+        # And of those that were removed: who had them brings none back.
+        for group, queue in _places(self._resets):
+            yield None
+            key, queue_id = f"{queue.topic}{_TOPIC_END}{group}", str(queue.queue_id)
+            is_alone = queue_id not in offsets.get(key, {})
+            if is_alone and (count := self.reset_epoch(group, queue)):
+                resets.setdefault(key, {})[queue_id] = count
         own: dict[str, Any] = {"dataVersion": self._version.document(), "offsetTable": offsets}
         if resets:
             own["resetTable"] = resets
@@ -224,7 +210,31 @@ class ConsumerOffsets:
             self.put(group, queue, ConsumerOffset(consumer_offset))
         self._resets = {}
         for group, queue, count in _entries(document.get("resetTable") or {}):
-            self._resets.setdefault(group, {})[queue] = count
+            self._resets_in(group, queue.topic)[queue.queue_id] = count
+
+
+_TableT = TypeVar("_TableT", bound=Mapping[int, int])
+
+
+def _popped(
+    groups: dict[str, dict[str, _TableT]], consumer_group: str, topic: str
+) -> _TableT | None:
+    """Take the table of a group's topic out, if there is one."""
+    topics = groups.get(consumer_group, {})
+    table = topics.pop(topic, None)
+    if table is not None and not topics:
+        del groups[consumer_group]
+    return table
+
+
+def _places(
+    groups: Mapping[str, Mapping[str, Mapping[int, int]]],
+) -> Iterator[tuple[str, QueueKey]]:
+    """Group and queue of all entries; they may change meanwhile."""
+    for group in list(groups):
+        for topic in list(groups.get(group, ())):
+            for queue_id in list(groups.get(group, {}).get(topic, ())):
+                yield group, QueueKey(topic, queue_id)
 
 
 def _entries(table: Mapping[str, Mapping[str, int]]) -> Iterator[tuple[str, QueueKey, int]]:

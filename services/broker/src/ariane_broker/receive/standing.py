@@ -75,5 +75,7 @@ class Standings:
         self.groups.get(group)
         if topic:
             self.topics.get(topic)
-        for queue in sorted(self.table.of_group(group)):
-            yield self.of_queue(group, queue) if topic in {"", queue.topic} else None
+        known = self.table.of_group(group)
+        for name in [topic] if topic else sorted(known):
+            for queue_id in sorted(known.get(name, ())):
+                yield self.of_queue(group, QueueKey(name, queue_id))

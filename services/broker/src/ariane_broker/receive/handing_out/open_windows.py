@@ -56,7 +56,7 @@ class OpenWindows:
         window = self.log.window(group, queue)
         if window is None:
             self.log.write([self._beginning(group, queue, self._begin(group, queue, low))])
-            window = self.table.of_group(group)[queue]
+            window = self.table.of_group(group)[queue.topic][queue.queue_id]
         window.raise_floor(low)
         self.table.use(group, queue)
         return window

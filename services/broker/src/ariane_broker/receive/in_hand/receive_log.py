@@ -73,7 +73,7 @@ class ReceiveLog:
             StorageError: Nothing has changed.
         """
         known = self._table.of_group(group)
-        if any(topic in {"", queue.topic} for queue in known):
+        if topic in known or (known and not topic):
             self.write([ReceiveEvent(EventKind.FORGET, group, QueueKey(topic, 0))])
 
     async def secured(self) -> None:

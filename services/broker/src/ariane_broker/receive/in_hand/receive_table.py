@@ -44,7 +44,9 @@ _log = get_logger(__name__)
 
 
 class ReceiveTable(SnapshotState):
-    """Windows of all groups that receive, by group and queue.
+    """Windows of all groups that receive, by group, topic and queue id.
+
+    Those of a group in a topic are a table of their own, which goes as a whole.
 
     The floor of a window is the consumer offset of its group. Members of the group that own queues
     go on from there, and skip settled messages behind it by ``QueueWindow.gap``.
@@ -65,7 +67,7 @@ class ReceiveTable(SnapshotState):
         self._deleted_end = deleted_end
         self._offsets = offsets
         self._mark_changed = mark_changed
-        self._windows: dict[str, dict[QueueKey, QueueWindow]] = {}
+        self._windows: dict[str, dict[str, dict[int, QueueWindow]]] = {}
         # Queues whose windows may have rows: all others need no upkeep.
         self._in_use: dict[tuple[str, QueueKey], None] = {}
         self._holders = _Holders()
@@ -86,15 +88,15 @@ class ReceiveTable(SnapshotState):
     def unsettled(self) -> Iterator[tuple[str, QueueKey, QueueWindow] | None]:
         """The windows that have rows now; None for others that are examined."""
         for group, queue in list(self._in_use):
-            window = self._windows.get(group, {}).get(queue)
+            window = self._find(group, queue)
             if window is not None and len(window):
                 yield group, queue, window
             else:
                 self._in_use.pop((group, queue), None)
                 yield None
 
-    def of_group(self, group: str) -> Mapping[QueueKey, QueueWindow]:
-        """The windows of a group."""
+    def of_group(self, group: str) -> Mapping[str, Mapping[int, QueueWindow]]:
+        """The windows of a group, by topic and queue id."""
         return self._windows.get(group, {})
 
     def window(self, group: str, queue: QueueKey) -> QueueWindow | None:
@@ -102,7 +104,7 @@ class ReceiveTable(SnapshotState):
 
         Also None if the group's offset was reset since: all its receipts are void then.
         """
-        window = self._windows.get(group, {}).get(queue)
+        window = self._find(group, queue)
         if window is None or window.reset_epoch != self._offsets.reset_epoch(group, queue):
             return None
         return window
@@ -135,32 +137,35 @@ class ReceiveTable(SnapshotState):
             return None
         group, queue = event.group, event.queue
         self.use(group, queue)
-        windows = self._windows.setdefault(group, {})
+        windows = self._windows.setdefault(group, {}).setdefault(queue.topic, {})
         if event.kind is EventKind.BEGIN:
-            windows[queue] = QueueWindow(event.offset, event.serial)
-        window = windows.get(queue)
+            windows[queue.queue_id] = QueueWindow(event.offset, event.serial)
+        window = windows.get(queue.queue_id)
         if window is None:
             # Retention deleted the BEGIN: the window begins at the first event that is left.
             begin = int(event.ranges[0, 0]) if len(event.ranges) else event.offset
-            window = windows[queue] = QueueWindow(begin, self._offsets.reset_epoch(group, queue))
+            window = QueueWindow(begin, self._offsets.reset_epoch(group, queue))
+            windows[queue.queue_id] = window
         self._change(window, event)
         return window
 
     def _forget_of(self, group: str, topic: str) -> None:
         """Forget what a group has in hand, of one topic or, if it is empty, of all."""
-        known = self._windows.pop(group, {})
-        if topic and (kept := {queue: known[queue] for queue in known if queue.topic != topic}):
-            self._windows[group] = kept
+        topics = self._windows.get(group, {})
+        topics.pop(topic, None)
+        if not (topic and topics):
+            self._windows.pop(group, None)
 
     def forget_topics(self, topics: Container[str]) -> Iterator[None]:
         """Forget deleted topics: later topics of the same names are others.
 
-        Yields once for each window that is examined.
+        Yields once for each topic of a group that is examined.
         """
         for group in list(self._windows):
-            for queue in list(self._windows.get(group, ())):
-                if queue.topic in topics:
-                    self._forget(group, queue)
+            for topic in list(self._windows.get(group, ())):
+                if topic in topics:
+                    self._forget_of(group, topic)
+                    self.change_count += 1
                 yield None
 
     # As a state over the log.
@@ -191,17 +196,11 @@ class ReceiveTable(SnapshotState):
 
     def keep_topics(self, is_known_topic: Callable[[str], bool]) -> None:
         """Forget windows of topics that do not exist."""
-        for group, windows in list(self._windows.items()):
-            for queue in [queue for queue in windows if not is_known_topic(queue.topic)]:
-                self._forget(group, queue)
-
-    def _forget(self, group: str, queue: QueueKey) -> None:
-        """Forget a window, if there is one."""
-        windows = self._windows.get(group, {})
-        if windows.pop(queue, None) is not None:
-            self.change_count += 1
-            if not windows:
-                del self._windows[group]
+        for group in list(self._windows):
+            for topic in list(self._windows[group]):
+                if not is_known_topic(topic):
+                    self._forget_of(group, topic)
+                    self.change_count += 1
 
     def clear(self) -> None:
         """Forget everything."""
@@ -214,14 +213,21 @@ class ReceiveTable(SnapshotState):
         """Copy everything; rows become base64 as they are."""
         head = {"lastSerial": self._last_serial, "secret": _text(self.secret)}
         holders = self._holders.copied()
-        groups, queues = list(self._windows), list(map(list, self._windows.values()))
-        windows = copied_windows(chain.from_iterable(map(dict.values, self._windows.values())))
+        groups, topics = list(self._windows), list(map(list, self._windows.values()))
+        tables = list(chain.from_iterable(map(dict.values, self._windows.values())))
+        queues = list(map(list, tables))
+        windows = copied_windows(chain.from_iterable(map(dict.values, tables)))
 
         def contents() -> dict[str, Any]:
+            of_topics = (
+                (group, topic)
+                for group, of_group in zip(groups, topics, strict=True)
+                for topic in of_group
+            )
             keys = (
-                (group, *queue)
-                for group, of_group in zip(groups, queues, strict=True)
-                for queue in of_group
+                (*of_topic, queue_id)
+                for of_topic, queue_ids in zip(of_topics, queues, strict=True)
+                for queue_id in queue_ids
             )
             rows = [
                 [*key, end, reset_epoch, _text(octets)]
@@ -241,12 +247,13 @@ class ReceiveTable(SnapshotState):
             kept = np.frombuffer(base64.b64decode(rows), ROW).copy()
             queue = QueueKey(str(topic), int(queue_id))
             window = QueueWindow(int(end), int(reset_epoch), kept)
-            self._windows.setdefault(str(group), {})[queue] = window
+            topics = self._windows.setdefault(str(group), {})
+            topics.setdefault(queue.topic, {})[queue.queue_id] = window
             self.use(str(group), queue)
 
     def _shift(self, span_ms: int) -> None:
         for group, queue in self._in_use:
-            window = self._windows.get(group, {}).get(queue)
+            window = self._find(group, queue)
             if window is not None:
                 window.shift(span_ms)
 
@@ -290,9 +297,13 @@ class ReceiveTable(SnapshotState):
         return self._holders.number(holder)
 
     def _all(self) -> Iterator[tuple[str, QueueKey, QueueWindow]]:
-        for group, windows in self._windows.items():
-            for queue, window in windows.items():
-                yield group, queue, window
+        for group, topics in self._windows.items():
+            for topic, windows in topics.items():
+                for queue_id, window in windows.items():
+                    yield group, QueueKey(topic, queue_id), window
+
+    def _find(self, group: str, queue: QueueKey) -> QueueWindow | None:
+        return self._windows.get(group, {}).get(queue.topic, {}).get(queue.queue_id)
 
 
 class _Holders:
