@@ -231,10 +231,11 @@ class Producer(ProducerLife):
         and creates the reply topic of the cluster if it does not exist.
 
         Args:
-            message: The request.
+            message: The request. It cannot be delayed.
             timeout_s: How long to wait in total.
 
         Raises:
+            MessageIllegal: It has a delay, or breaks another rule of messages.
             RequestTimeout: No reply came in time. With ``outcome_unknown``, the request is stored,
                 and a consumer may have acted on it.
             SendError: The request was not acknowledged; see ``send``.

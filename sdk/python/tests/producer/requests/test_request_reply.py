@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -167,6 +168,20 @@ async def test_properties_of_the_system_stay_refused(cluster, topic, producer):
         await producer.request(Message(topic, b"x"), timeout_s=10)
     with pytest.raises(errors.MessageIllegal, match="MSG_TYPE"):
         reply_to(answering.got[0], b"x", {"MSG_TYPE": "other"})
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        {"delay": timedelta(seconds=1)},
+        {"deliver_at": datetime(2100, 1, 1, tzinfo=UTC)},
+        {"delay_level": 1},
+    ],
+    ids=lambda later: next(iter(later)),
+)
+async def test_a_request_is_not_delayed(topic, producer, later):
+    with pytest.raises(errors.MessageIllegal, match="a request is delivered at once"):
+        await producer.request(Message(topic, b"x", **later), timeout_s=1)
 
 
 async def test_a_request_without_name_servers_was_surely_not_sent():

@@ -35,6 +35,7 @@ from ariane.broker.v1.topic_service_pb2 import CreateTopicRequest, Topic
 from ariane_record.layout import ByteBuffer
 from ariane_record.names import REPLY_GROUP, reply_topic
 from ariane_record.single.view import iter_messages
+from ariane_sdk.checks.delay import is_delayed
 from ariane_sdk.checks.message_types import check_types
 from ariane_sdk.checks.property_names import check_property_names
 from ariane_sdk.checks.tag_filter import TagFilter
@@ -45,6 +46,7 @@ from ariane_sdk.errors import (
     CallError,
     DeadlinePassed,
     IllegalArgument,
+    MessageIllegal,
     RequestTimeout,
     RouteNotFound,
     SendError,
@@ -305,12 +307,15 @@ class Requests:
         """Send a request, and wait for the first reply.
 
         Raises:
+            MessageIllegal: It is to be delivered later, or breaks another rule.
             RequestTimeout: No reply came in time.
             SendError: The request was not acknowledged.
             ArianeError: As ``send`` of the producer.
         """
         check_types(message)
         check_property_names(message)
+        if is_delayed(message):
+            raise MessageIllegal("a request is delivered at once, as its sender waits: no delay")
         deadline_s = self._clock.monotonic_s() + timeout_s
         try:
             async with asyncio.timeout(timeout_s):
