@@ -149,3 +149,15 @@ def test_methods_cite_reasons_that_exist(files):
                 assert words <= known, f"{file.name}: {comment}"
                 cited += len(words)
     assert cited > 100
+
+
+def test_how_often_a_message_was_delivered_has_one_name(files):
+    messages = [(file.name, message) for file in files for message in file.message_type]
+    counts = {
+        f"{name}: {message.name}.{field.name}"
+        for name, message in messages
+        for field in message.field
+        if field.type == field.TYPE_INT32 and re.search("attempt|tries|deliver", field.name)
+    }
+    wrong = {each for each in counts if not re.search(r"attempts(_max)?$", each)}
+    assert (wrong, len(counts) > 5) == (set(), True)

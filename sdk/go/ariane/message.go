@@ -142,7 +142,7 @@ func deliveryOf(received *brokerv1.ReceivedMessage) Delivery {
 		BrokerName:     position.GetBrokerName(),
 		QueueID:        position.GetQueueId(),
 		Offset:         position.GetQueueOffset(),
-		Attempt:        int(position.GetDeliveryAttempt()) + 1,
+		Attempt:        int(position.GetAttempts()) + 1,
 		InvisibleUntil: received.GetInvisibleUntil().AsTime(),
 		handle:         received.ReceiptHandle,
 		replyTo:        received.Message.ReplyAddress,

@@ -131,7 +131,7 @@ export function deliveryOf(received: ReceivedMessage): Delivery {
     brokerName: position.brokerName,
     queueId: position.queueId,
     offset: position.queueOffset,
-    attempt: position.deliveryAttempt + 1,
+    attempt: position.attempts + 1,
     invisibleUntil: dateOf(received.invisibleUntil),
     handle: received.receiptHandle,
   };

@@ -24,7 +24,7 @@ SENT = TraceStep(
     **COMMON,
 )
 CONSUMED = {"topic": "orders", "request_id": "r", **COMMON}
-BEGUN = TraceStep(TraceKind.CONSUME_BEGIN, "ID", attempt=2, **CONSUMED)
+BEGUN = TraceStep(TraceKind.CONSUME_BEGIN, "ID", attempts=2, **CONSUMED)
 ENDED = TraceStep(TraceKind.CONSUME_END, "ID", cost_ms=9, successful=False, **CONSUMED)
 DECIDED = TraceStep(
     TraceKind.END_TRANSACTION, "ID", topic="orders", state="COMMIT", message_type=1, **COMMON
@@ -63,7 +63,7 @@ def test_the_layout_is_that_of_rocketmq():
         b"SubBefore\x01soon\x01\x01\x02",
         encode_steps([RECALLED._replace(timestamp_ms=1 << 60)]),
         encode_steps([RECALLED._replace(timestamp_ms=-1)]),
-        encode_steps([BEGUN._replace(attempt=1 << 31)]),
+        encode_steps([BEGUN._replace(attempts=1 << 31)]),
         encode_steps([ENDED._replace(cost_ms=-(1 << 31))]),
     ],
 )

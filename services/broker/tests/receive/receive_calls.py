@@ -141,7 +141,7 @@ def bodies(received):
 
 
 def attempts(received):
-    return [each.message.position.delivery_attempt for each in received]
+    return [each.message.position.attempts for each in received]
 
 
 def packed_bodies(queues):

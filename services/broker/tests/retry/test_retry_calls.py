@@ -198,7 +198,7 @@ async def test_plain_clients_read_where_a_copy_came_from(broker):
     assert (origin.topic, origin.queue_id, origin.queue_offset) == ("orders", 2, 0)
     assert int(origin.message_id[-16:], 16) == sent.commit_log_offset
     assert (origin.dead_letter_reason, origin.last_error) == ("", "no stock")
-    assert (plain.position.delivery_attempt, origin.attempts) == (1, 1)
+    assert (plain.position.attempts, origin.attempts) == (1, 1)
     assert dict(plain.properties) == {}
     await return_call(broker, again, cause="still none")
     (letter,) = await plain_messages(broker, "%DLQ%billing")

@@ -351,7 +351,7 @@ class MessageTrace(_message.Message):
     DURATION_FIELD_NUMBER: _builtins.int
     GROUP_FIELD_NUMBER: _builtins.int
     CLIENT_ID_FIELD_NUMBER: _builtins.int
-    DELIVERY_ATTEMPT_FIELD_NUMBER: _builtins.int
+    ATTEMPTS_FIELD_NUMBER: _builtins.int
     SUCCESSFUL_FIELD_NUMBER: _builtins.int
     TRACE_ID_FIELD_NUMBER: _builtins.int
     USER_FIELD_NUMBER: _builtins.int
@@ -362,8 +362,8 @@ class MessageTrace(_message.Message):
     """The producer's or consumer's group."""
     client_id: _builtins.str
     """The client."""
-    delivery_attempt: _builtins.int
-    """Number of the delivery, from 0; consuming steps only."""
+    attempts: _builtins.int
+    """How often it was delivered to the group before, from 0; consuming steps only."""
     successful: _builtins.bool
     """Whether it went well."""
     trace_id: _builtins.str
@@ -390,7 +390,7 @@ class MessageTrace(_message.Message):
         duration: _duration_pb2.Duration | None = ...,
         group: _builtins.str = ...,
         client_id: _builtins.str = ...,
-        delivery_attempt: _builtins.int = ...,
+        attempts: _builtins.int = ...,
         successful: _builtins.bool = ...,
         trace_id: _builtins.str = ...,
         user: _builtins.str = ...,
@@ -398,7 +398,7 @@ class MessageTrace(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["begin_time", b"begin_time", "duration", b"duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["begin_time", b"begin_time", "client_id", b"client_id", "delivery_attempt", b"delivery_attempt", "duration", b"duration", "group", b"group", "kind", b"kind", "successful", b"successful", "topic", b"topic", "trace_id", b"trace_id", "user", b"user"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "begin_time", b"begin_time", "client_id", b"client_id", "duration", b"duration", "group", b"group", "kind", b"kind", "successful", b"successful", "topic", b"topic", "trace_id", b"trace_id", "user", b"user"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

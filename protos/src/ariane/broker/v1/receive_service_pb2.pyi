@@ -135,7 +135,7 @@ class ReceiveMessagesResponse(_message.Message):
     @_builtins.property
     def messages(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReceivedMessage]:
         """The messages with their handles; those of one queue in the order of their offsets. Their
-        `position.delivery_attempt` says how often each was handed out before.
+        `position.attempts` says how often each was handed out before.
         """
 
     def __init__(
@@ -584,7 +584,7 @@ class ReceivedRecords(_message.Message):
     receipt: _builtins.bytes
     """Settles the records, by ranges of their queue offsets."""
     attempts: _builtins.bytes
-    """How often each was handed out before, from 0, as `delivery_attempt` of plain messages: n x
+    """How often each was handed out before, from 0, as `position.attempts` of plain messages: n x
     int32, little-endian. One number when it is the same for all.
     """
     invisible_until_ms: _builtins.int

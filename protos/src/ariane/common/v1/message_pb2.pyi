@@ -370,7 +370,7 @@ class StoredPosition(_message.Message):
     COMMIT_LOG_OFFSET_FIELD_NUMBER: _builtins.int
     STORE_TIME_FIELD_NUMBER: _builtins.int
     PRODUCER_ADDRESS_FIELD_NUMBER: _builtins.int
-    DELIVERY_ATTEMPT_FIELD_NUMBER: _builtins.int
+    ATTEMPTS_FIELD_NUMBER: _builtins.int
     MESSAGE_ID_FIELD_NUMBER: _builtins.int
     broker_name: _builtins.str
     """The broker that stored it."""
@@ -382,9 +382,9 @@ class StoredPosition(_message.Message):
     """Byte position of its record in the broker's commit log."""
     producer_address: _builtins.str
     """The address of the producer that the broker saw, host and port."""
-    delivery_attempt: _builtins.int
-    """How often it was handed out before this delivery, from 0. Of a message that is only looked at:
-    how often it was sent back.
+    attempts: _builtins.int
+    """How often it was delivered to its group before, from 0. Of a message that is looked at rather
+    than received: as far as its record tells, which counts the times that it was sent back.
     """
     message_id: _builtins.str
     """The broker's own id of it: store host and commit-log offset as upper-case hex."""
@@ -401,12 +401,12 @@ class StoredPosition(_message.Message):
         commit_log_offset: _builtins.int = ...,
         store_time: _timestamp_pb2.Timestamp | None = ...,
         producer_address: _builtins.str = ...,
-        delivery_attempt: _builtins.int = ...,
+        attempts: _builtins.int = ...,
         message_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["store_time", b"store_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_name", b"broker_name", "commit_log_offset", b"commit_log_offset", "delivery_attempt", b"delivery_attempt", "message_id", b"message_id", "producer_address", b"producer_address", "queue_id", b"queue_id", "queue_offset", b"queue_offset", "store_time", b"store_time"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "broker_name", b"broker_name", "commit_log_offset", b"commit_log_offset", "message_id", b"message_id", "producer_address", b"producer_address", "queue_id", b"queue_id", "queue_offset", b"queue_offset", "store_time", b"store_time"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

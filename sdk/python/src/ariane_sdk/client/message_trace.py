@@ -169,7 +169,7 @@ class MessageTrace:
             self._step(TraceKind.CONSUME_BEGIN, message.unique_id, began_ms)._replace(
                 topic=message.topic,
                 request_id=f"{self._client_id}-{next(self._numbers)}",
-                attempt=message.attempts,
+                attempts=message.attempts,
                 keys=tuple(message.keys),
                 trace_parent=message.properties.get(TRACE_PARENT, ""),
             )

@@ -173,7 +173,7 @@ def received_from_wire(message: message_pb2.Message) -> ReceivedMessage:
         born_host=(born_host.strip("[]"), int(born_port)),
         store_timestamp_ms=timestamp_ms(position.store_time),
         store_host=decode_offset_message_id(position.message_id).store_host,
-        attempts=position.delivery_attempt,
+        attempts=position.attempts,
     )
     record = encode_record(fields)
     [view] = iter_messages(record, np.array([len(record)]))

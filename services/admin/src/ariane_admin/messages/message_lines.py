@@ -21,7 +21,7 @@ _OF_THE_BROKER: Final = frozenset(
     {
         *("topic", "broker", "queue_id", "queue_offset", "commit_log_offset"),
         *("message_id", "unique_id", "create_time", "store_time", "producer_address"),
-        *("delivery_attempt", "body_bytes", "expire_time"),
+        *("attempts", "body_bytes", "expire_time"),
     }
 )
 """Further fields of ``as_row``, which ``produce`` ignores: it sends a line of ``consume`` as a new
@@ -170,7 +170,7 @@ def as_row(message: ReceivedMessage) -> Mapping[str, Any]:
         "store_time": message.store_time.isoformat(timespec="milliseconds"),
         "expire_time": None if expires is None else expires.isoformat(timespec="milliseconds"),
         "producer_address": producer_address(message),
-        "delivery_attempt": message.attempts,
+        "attempts": message.attempts,
         "body_bytes": len(message.body),
         **body_fields(bytes(message.body)),
     }

@@ -77,7 +77,7 @@ class LifeStep:
             "group": recorded.group,
             "client": recorded.client_id,
             "user": self.user,
-            "attempt": recorded.attempt,
+            "attempts": recorded.attempts,
             "topic": recorded.topic,
             "broker": recorded.store_host,
             "state": recorded.state,

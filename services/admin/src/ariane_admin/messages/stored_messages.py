@@ -42,7 +42,7 @@ def message_row(message: Message, form: BodyForm) -> Mapping[str, object]:
         "store_time": moment_text(position, "store_time"),
         "expire_time": moment_text(message, "expire_time"),
         "producer_address": position.producer_address,
-        "delivery_attempt": position.delivery_attempt,
+        "attempts": position.attempts,
         "body_bytes": len(body),
         **_body_fields(body, form),
     }

@@ -42,7 +42,7 @@ def test_consume_and_query_say_the_same_of_a_message_in_the_same_words(ariane, l
     consumed = json.loads(ariane("consume", *read, "--from", "earliest", "--count", "1"))
     [found] = json.loads(ariane("message", "query", *read, "--key", "same"))
     assert consumed == found
-    assert (found["broker"], found["delivery_attempt"], found["body_bytes"]) == ("broker-b", 0, 3)
+    assert (found["broker"], found["attempts"], found["body_bytes"]) == ("broker-b", 0, 3)
 
 
 def test_messages_are_found_by_key_newest_first(ariane, ariane_json, sent):

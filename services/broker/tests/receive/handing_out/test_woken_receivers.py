@@ -79,7 +79,7 @@ async def test_a_waiting_call_gets_nothing_once_its_group_is_paused(running, ref
         assert (await refused(waits)).reason == "GROUP_PAUSED"
         await let_consume(enabled=True)
         (got,) = await receiver.receive()
-        assert (got.message.body, got.message.position.delivery_attempt) == (b"a", 0)
+        assert (got.message.body, got.message.position.attempts) == (b"a", 0)
 
 
 async def test_a_call_for_all_messages_is_woken_by_all_beside_one_for_a_tag(running, served):

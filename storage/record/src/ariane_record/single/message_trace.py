@@ -5,7 +5,7 @@ ids of those messages and their keys. Fields are joined by 0x01, a step ends wit
 milliseconds::
 
     Pub            time region group topic id tags keys store-host body-bytes cost type place ok
-    SubBefore      time region group request id attempt keys
+    SubBefore      time region group request id attempts keys
     SubAfter       request id cost ok keys code time group
     EndTransaction time region group topic id tags keys store-host type id state from-check
     Recall         time region group topic id ok
@@ -79,8 +79,8 @@ class TraceStep(NamedTuple):
     """Whether it succeeded."""
     request_id: str = ""
     """The common id of begin and end of one consuming."""
-    attempt: int = 0
-    """Number of the delivery, from 0."""
+    attempts: int = 0
+    """How often it was delivered to the group before, from 0."""
     state: str = ""
     """How a transaction ended."""
     client_id: str = ""
@@ -131,7 +131,7 @@ def _encoded(step: TraceStep) -> str:
             message = (step.topic, step.unique_id, step.tag, keys, step.store_host)
             fields = (*begun, *message, step.body_bytes, step.cost_ms, step.message_type, "", ok)
         case TraceKind.CONSUME_BEGIN:
-            fields = (*begun, step.request_id, step.unique_id, step.attempt, keys)
+            fields = (*begun, step.request_id, step.unique_id, step.attempts, keys)
         case TraceKind.CONSUME_END:
             code = 0 if step.successful else 1
             fields = (step.request_id, step.unique_id, step.cost_ms, ok, keys, code, *begun[::2])
@@ -178,7 +178,7 @@ def _send(f: list[str]) -> TraceStep:
 def _consume_begin(f: list[str]) -> TraceStep:
     return TraceStep(
         TraceKind.CONSUME_BEGIN, f[5], _time(f[1]), f[3], _field(f, 10),
-        keys=tuple(_field(f, 7).split()), request_id=f[4], attempt=_number(f[6]),
+        keys=tuple(_field(f, 7).split()), request_id=f[4], attempts=_number(f[6]),
         client_id=_field(f, 8), trace_parent=_field(f, 9),
     )  # fmt: skip
 

@@ -192,7 +192,7 @@ def trace(*, unique_id: str, name_servers: str, output: Output) -> int:
             " record one",
             ExitStatus.NOT_FOUND,
         )
-    columns = ["time", "what", "successful", "cost_ms", "group", "client", "user", "attempt"]
+    columns = ["time", "what", "successful", "cost_ms", "group", "client", "user", "attempts"]
     output.rows([*columns, "state"], [step.row() for step in steps])
     return asked.status
 

@@ -296,7 +296,7 @@ def _facts(found: Message) -> list[tuple[str, Cell]]:
         ("Made", Cell(moment(found, "create_time"))),
         ("Stored", Cell(moment(position, "store_time"))),
         ("From", Cell(position.producer_address)),
-        ("Tries", Cell(str(position.delivery_attempt or ""))),
+        ("Tries", Cell(str(position.attempts or ""))),
         ("Body", size(len(found.body))),
     ]
     own = sorted(found.properties.items())

@@ -64,7 +64,7 @@ def _row(trace: message_pb.MessageTrace) -> tuple[Cell, ...]:
         Cell(trace.group),
         Cell(trace.client_id),
         Cell(trace.user),
-        Cell(str(trace.delivery_attempt or ""), kind="number"),
+        Cell(str(trace.attempts or ""), kind="number"),
         Cell(took, kind="number"),
         Cell("done" if good else "failed, or not ended", kind="good" if good else "bad"),
         Cell(trace.trace_id),

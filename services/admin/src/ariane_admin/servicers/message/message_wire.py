@@ -38,7 +38,7 @@ def message_of(message: ReceivedMessage, *, body_bytes_max: int = 0) -> tuple[Me
             commit_log_offset=message.commit_log_offset,
             store_time=time_of(message.store_timestamp_ms),
             producer_address=producer_address(message),
-            delivery_attempt=message.attempts,
+            attempts=message.attempts,
             message_id=message.offset_message_id,
         ),
     )

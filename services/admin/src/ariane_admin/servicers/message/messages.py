@@ -224,7 +224,7 @@ def trace_of(step: LifeStep) -> message_pb.MessageTrace:
         kind=KINDS[record.kind],
         group=record.group,
         client_id=record.client_id,
-        delivery_attempt=record.attempt,
+        attempts=record.attempts,
         successful=step.successful,
         trace_id=step.trace_id,
         user=step.user,

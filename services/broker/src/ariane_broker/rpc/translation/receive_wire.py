@@ -109,7 +109,7 @@ def plain_answers(
         for row, (queue_offset, attempts, record_bytes) in enumerate(rows):
             received = answer.messages.add()
             received.message.CopyFrom(message_of(columns.message(row), broker_name))
-            received.message.position.delivery_attempt = attempts - 1
+            received.message.position.attempts = attempts - 1
             receipt = Receipt(out.queue, out.serial, queue_offset)
             received.receipt_handle = encode_handle(receipt, group, secret)
             set_time(received.invisible_until, out.until_ms)

@@ -254,7 +254,7 @@ def fill_position(
     position.commit_log_offset = fields.commit_log_offset
     set_time(position.store_time, fields.store_timestamp_ms)
     position.producer_address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    position.delivery_attempt = fields.attempts
+    position.attempts = fields.attempts
     position.message_id = encode_offset_message_id(fields.store_host, fields.commit_log_offset)
 
 

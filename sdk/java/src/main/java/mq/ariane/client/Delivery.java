@@ -22,7 +22,7 @@ public record Delivery(Message message, String brokerName, int queueId, long off
         var message = received.getMessage();
         var position = message.getPosition();
         return new Delivery(Message.of(message), position.getBrokerName(), position.getQueueId(),
-                position.getQueueOffset(), position.getDeliveryAttempt() + 1, Times.of(received.getInvisibleUntil()),
+                position.getQueueOffset(), position.getAttempts() + 1, Times.of(received.getInvisibleUntil()),
                 received.getReceiptHandle(), message.hasReplyAddress() ? message.getReplyAddress() : null);
     }
 }
