@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from importlib.resources import as_file, files
 from typing import Final
 
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 LOOPBACK: Final = "127.0.0.1"
@@ -60,31 +61,54 @@ def session(
         quiet: Whether Spark logs only errors, and nothing of its start.
 
     Returns:
-            The session. A running session keeps its settings.
+            The session. One that runs already is given only ``settings``, and of those only what
+            Spark can still change.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    own = settings or {}
+    if _is_running():
+        return _get(own, quiet=quiet)
+    master = own.get("spark.master", master)
     if master is None and not _UNDER_SPARK_SUBMIT.intersection(os.environ):
         master = f"local[{os.cpu_count() or 1},4]"
-    builder = SparkSession.builder.appName(app_name)
-    wanted = {**_SETTINGS, **(settings or {})}
-    if master is not None:
-        builder = builder.master(master)
-        if master.startswith("local"):
-            os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
-            wanted = {**_LOCAL_SETTINGS, **wanted}
+    if master is not None and master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
+    wanted = {"spark.app.name": app_name, **first_settings(master, own)}
     with as_file(files("ariane_spark") / "log4j2.properties") as log_settings:
         if quiet:
             java_options = wanted.get(_JAVA_OPTIONS, "")
             log_option = f"-Dlog4j2.configurationFile={log_settings.as_uri()}"
             wanted[_JAVA_OPTIONS] = f"{java_options} {log_option}".strip()
-        for name, value in wanted.items():
-            builder = builder.config(name, value)
-        with warnings.catch_warnings():
-            if quiet:
-                # Spark looks for pandas even if it is not used, and queues do not need it.
-                warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas")
-            return builder.getOrCreate()
+        return _get(wanted, quiet=quiet)
+
+
+def first_settings(master: str | None, own: Mapping[str, str]) -> dict[str, str]:
+    """What a session starts with: the user's ``own`` settings, which win, and ours."""
+    if master is None:
+        return {**_SETTINGS, **own}
+    local = _LOCAL_SETTINGS if master.startswith("local") else {}
+    return {**local, **_SETTINGS, "spark.master": master, **own}
+
+
+def _get(settings: Mapping[str, str], *, quiet: bool) -> SparkSession:
+    builder = SparkSession.builder
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    with warnings.catch_warnings():
+        if quiet:
+            # Spark looks for pandas even if it is not used, and queues do not need it.
+            warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas")
+        return builder.getOrCreate()
+
+
+def _is_running() -> bool:
+    """Whether there is a session, started in whatever thread."""
+    try:
+        SparkSession.active()
+    except PySparkRuntimeError:
+        return False
+    return True
 
 
 def activate(session: SparkSession) -> None:
