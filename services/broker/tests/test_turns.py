@@ -8,6 +8,7 @@ offsets, clients, messages of a key or positions in a single turn would be over 
 import asyncio
 import sys
 from collections import Counter
+from dataclasses import replace
 from itertools import islice, product
 
 import numpy as np
@@ -21,6 +22,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from ariane_broker import app
 from ariane_broker.clients.attached_client import Hello
 from ariane_broker.clients.membership import Membership
+from ariane_broker.delay.timer.timer_queue import TIMER_QUEUE
 from ariane_broker.groups.consumer_groups import GroupConfig
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.receive.in_hand.receipts import Receipt, encode_handle
@@ -188,6 +190,7 @@ HOSTILE = {
         {"topic": "keyed", "key": "k", "beforeCommitLogOffset": "1"},
         {"topic": "keyed", "key": "k", "endTime": "2001-01-01T00:00:00Z"},
     ],
+    "QueryService.ListDelayedMessages": [{"topic": "keyed", "pageSize": 1000}],
     "ReceiveService.ReceiveMessages": [
         {
             "order": {
@@ -361,7 +364,16 @@ def fill(rooms):
         ),
     ):
         state.receiving.apply(event)
+    fill_delayed(store)
     fill_undecided(rooms)
+
+
+def fill_delayed(store):
+    encoder = BlockEncoder(TIMER_QUEUE.topic, size_bytes_max=4 << 20)
+    for _ in range(COUNT):
+        encoder.add(b"m", properties={"REAL_TOPIC": "keyed"}, born_timestamp_ms=1)
+    times_ms = np.full(COUNT, FAR_MS)
+    store.append(replace(encoder.finish(), delivery_times_ms=times_ms), TIMER_QUEUE.queue_id)
 
 
 def fill_undecided(rooms):

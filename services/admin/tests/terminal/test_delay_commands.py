@@ -77,6 +77,30 @@ def test_a_broker_shows_what_waits(later, ariane_json, lines):
     assert all(each["delayed_lateness_ms_max"] >= 0 for each in shown())
 
 
+def test_what_waits_of_a_topic_is_listed_with_its_time(ariane, ariane_json, lines):
+    ariane("topic", "create", "parked")
+    at = (datetime.now(UTC) + timedelta(hours=3)).replace(microsecond=0)
+    ariane("produce", "parked", lines("a"), "--at", at.isoformat(), "--tag", "eu", "--key", "k1")
+    ariane("produce", "parked", lines("b"), "--delay", "1d")
+    ariane("produce", "parked", lines("c", "d"), "--delay-level", "18")
+
+    waiting = ariane_json("message", "delayed", "--topic", "parked")
+
+    assert [each["level"] for each in waiting] == [18, 18, None, None]
+    timed = waiting[2]
+    assert (timed["tag"], timed["keys"], timed["body_bytes"]) == ("eu", ["k1"], 1)
+    assert datetime.fromisoformat(timed["due"]) == at
+    ariane("message", "recall", timed["recall_handle"])
+    left = ariane_json("message", "delayed", "--topic", "parked")
+    assert [each["unique_id"] for each in left] == [
+        each["unique_id"] for each in waiting if each is not timed
+    ]
+    assert left[2]["recall_handle"] in ariane("message", "delayed", "--topic", "parked")
+    assert len(ariane_json("message", "delayed", "--topic", "parked", "--count", "1")) == 1
+    err = ariane("message", "delayed", "--topic", "nowhere", status=ExitStatus.NOT_FOUND)
+    assert "nowhere" in err
+
+
 @pytest.mark.parametrize(
     "options",
     [

@@ -59,6 +59,7 @@ def other_ways(anna, topic):
     yield anna.topics.DeleteTopic(topic_pb.DeleteTopicRequest(topic=topic))
     yield anna.topics.UpdateTopic(topic_pb.UpdateTopicRequest(topic=topic, write_queue_count=2))
     yield anna.queries.QueryMessages(query_pb.QueryMessagesRequest(topic=topic, key="k"))
+    yield anna.queries.ListDelayedMessages(query_pb.ListDelayedMessagesRequest(topic=topic))
     yield anna.queries.GetMessage(query_pb.GetMessageRequest(topic=topic, message_id="x"))
     yield anna.pulls.PullMessages(
         pull_pb.PullMessagesRequest(consumer_group="g", positions=[position])

@@ -27,7 +27,7 @@ from ariane.common.v1 import message_pb2 as ariane_dot_common_dot_v1_dot_message
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$ariane/broker/v1/query_service.proto\x12\x10\x61riane.broker.v1\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1e\x61riane/common/v1/message.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"6\n\x11GetMessageRequest\x12\x12\n\nmessage_id\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\"@\n\x12GetMessageResponse\x12*\n\x07message\x18\x01 \x01(\x0b\x32\x19.ariane.common.v1.Message\"\xec\x01\n\x14QueryMessagesRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\r\n\x03key\x18\x02 \x01(\tH\x00\x12\x13\n\tunique_id\x18\x03 \x01(\tH\x00\x12.\n\nbegin_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x19\n\x11message_count_max\x18\x06 \x01(\x05\x12 \n\x18\x62\x65\x66ore_commit_log_offset\x18\x07 \x01(\x03\x42\x06\n\x04term\"W\n\x15QueryMessagesResponse\x12+\n\x08messages\x18\x01 \x03(\x0b\x32\x19.ariane.common.v1.Message\x12\x11\n\ttruncated\x18\x02 \x01(\x08\x32\xfa\x01\n\x0cQueryService\x12r\n\nGetMessage\x12#.ariane.broker.v1.GetMessageRequest\x1a$.ariane.broker.v1.GetMessageResponse\"\x19\xca\xf3\x18\x15\n\x0b\x08\x03\x10\x02\x1a\x05topic\n\x06\x08\x03\x10\x02 \x03\x12v\n\rQueryMessages\x12&.ariane.broker.v1.QueryMessagesRequest\x1a\'.ariane.broker.v1.QueryMessagesResponse\"\x14\xca\xf3\x18\x10\n\x0b\x08\x03\x10\x02\x1a\x05topic\x12\x01\x07\x42\x41\n\x13mq.ariane.broker.v1P\x01Z(ariane.mq/go/arianepb/broker/v1;brokerv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$ariane/broker/v1/query_service.proto\x12\x10\x61riane.broker.v1\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1e\x61riane/common/v1/message.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"6\n\x11GetMessageRequest\x12\x12\n\nmessage_id\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\"@\n\x12GetMessageResponse\x12*\n\x07message\x18\x01 \x01(\x0b\x32\x19.ariane.common.v1.Message\"\xec\x01\n\x14QueryMessagesRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\r\n\x03key\x18\x02 \x01(\tH\x00\x12\x13\n\tunique_id\x18\x03 \x01(\tH\x00\x12.\n\nbegin_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x19\n\x11message_count_max\x18\x06 \x01(\x05\x12 \n\x18\x62\x65\x66ore_commit_log_offset\x18\x07 \x01(\x03\x42\x06\n\x04term\"W\n\x15QueryMessagesResponse\x12+\n\x08messages\x18\x01 \x03(\x0b\x32\x19.ariane.common.v1.Message\x12\x11\n\ttruncated\x18\x02 \x01(\x08\"R\n\x1aListDelayedMessagesRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"j\n\x1bListDelayedMessagesResponse\x12\x32\n\x08messages\x18\x01 \x03(\x0b\x32 .ariane.broker.v1.DelayedMessage\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xe1\x01\n\x0e\x44\x65layedMessage\x12\x11\n\tunique_id\x18\x01 \x01(\t\x12\x0b\n\x03tag\x18\x02 \x01(\t\x12\x0c\n\x04keys\x18\x03 \x03(\t\x12\x31\n\rdelivery_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x13\n\x0b\x64\x65lay_level\x18\x05 \x01(\x05\x12.\n\nstore_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\nbody_bytes\x18\x07 \x01(\x05\x12\x15\n\rrecall_handle\x18\x08 \x01(\t2\x82\x03\n\x0cQueryService\x12r\n\nGetMessage\x12#.ariane.broker.v1.GetMessageRequest\x1a$.ariane.broker.v1.GetMessageResponse\"\x19\xca\xf3\x18\x15\n\x0b\x08\x03\x10\x02\x1a\x05topic\n\x06\x08\x03\x10\x02 \x03\x12v\n\rQueryMessages\x12&.ariane.broker.v1.QueryMessagesRequest\x1a\'.ariane.broker.v1.QueryMessagesResponse\"\x14\xca\xf3\x18\x10\n\x0b\x08\x03\x10\x02\x1a\x05topic\x12\x01\x07\x12\x85\x01\n\x13ListDelayedMessages\x12,.ariane.broker.v1.ListDelayedMessagesRequest\x1a-.ariane.broker.v1.ListDelayedMessagesResponse\"\x11\xca\xf3\x18\r\n\x0b\x08\x03\x10\x02\x1a\x05topicBA\n\x13mq.ariane.broker.v1P\x01Z(ariane.mq/go/arianepb/broker/v1;brokerv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -39,6 +39,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_QUERYSERVICE'].methods_by_name['GetMessage']._serialized_options = b'\312\363\030\025\n\013\010\003\020\002\032\005topic\n\006\010\003\020\002 \003'
   _globals['_QUERYSERVICE'].methods_by_name['QueryMessages']._loaded_options = None
   _globals['_QUERYSERVICE'].methods_by_name['QueryMessages']._serialized_options = b'\312\363\030\020\n\013\010\003\020\002\032\005topic\022\001\007'
+  _globals['_QUERYSERVICE'].methods_by_name['ListDelayedMessages']._loaded_options = None
+  _globals['_QUERYSERVICE'].methods_by_name['ListDelayedMessages']._serialized_options = b'\312\363\030\r\n\013\010\003\020\002\032\005topic'
   _globals['_GETMESSAGEREQUEST']._serialized_start=154
   _globals['_GETMESSAGEREQUEST']._serialized_end=208
   _globals['_GETMESSAGERESPONSE']._serialized_start=210
@@ -47,6 +49,12 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_QUERYMESSAGESREQUEST']._serialized_end=513
   _globals['_QUERYMESSAGESRESPONSE']._serialized_start=515
   _globals['_QUERYMESSAGESRESPONSE']._serialized_end=602
-  _globals['_QUERYSERVICE']._serialized_start=605
-  _globals['_QUERYSERVICE']._serialized_end=855
+  _globals['_LISTDELAYEDMESSAGESREQUEST']._serialized_start=604
+  _globals['_LISTDELAYEDMESSAGESREQUEST']._serialized_end=686
+  _globals['_LISTDELAYEDMESSAGESRESPONSE']._serialized_start=688
+  _globals['_LISTDELAYEDMESSAGESRESPONSE']._serialized_end=794
+  _globals['_DELAYEDMESSAGE']._serialized_start=797
+  _globals['_DELAYEDMESSAGE']._serialized_end=1022
+  _globals['_QUERYSERVICE']._serialized_start=1025
+  _globals['_QUERYSERVICE']._serialized_end=1411
 # @@protoc_insertion_point(module_scope)

@@ -153,3 +153,117 @@ class QueryMessagesResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___QueryMessagesResponse: _TypeAlias = QueryMessagesResponse  # noqa: Y015
+
+@_typing.final
+class ListDelayedMessagesRequest(_message.Message):
+    """Asks for what waits of one topic."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    """The topic that the messages go to."""
+    page_size: _builtins.int
+    """At most this many, 1 to 1000; 0 means 100."""
+    page_token: _builtins.str
+    """Where to go on: `next_page_token` of the page before, empty for the first."""
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListDelayedMessagesRequest: _TypeAlias = ListDelayedMessagesRequest  # noqa: Y015
+
+@_typing.final
+class ListDelayedMessagesResponse(_message.Message):
+    """Answers with what waits of one topic."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MESSAGES_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Empty when all was looked at."""
+    @_builtins.property
+    def messages(self) -> _containers.RepeatedCompositeFieldContainer[Global___DelayedMessage]:
+        """The messages."""
+
+    def __init__(
+        self,
+        *,
+        messages: _abc.Iterable[Global___DelayedMessage] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["messages", b"messages", "next_page_token", b"next_page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListDelayedMessagesResponse: _TypeAlias = ListDelayedMessagesResponse  # noqa: Y015
+
+@_typing.final
+class DelayedMessage(_message.Message):
+    """A message that is delivered later."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    UNIQUE_ID_FIELD_NUMBER: _builtins.int
+    TAG_FIELD_NUMBER: _builtins.int
+    KEYS_FIELD_NUMBER: _builtins.int
+    DELIVERY_TIME_FIELD_NUMBER: _builtins.int
+    DELAY_LEVEL_FIELD_NUMBER: _builtins.int
+    STORE_TIME_FIELD_NUMBER: _builtins.int
+    BODY_BYTES_FIELD_NUMBER: _builtins.int
+    RECALL_HANDLE_FIELD_NUMBER: _builtins.int
+    unique_id: _builtins.str
+    """The producer's unique id."""
+    tag: _builtins.str
+    """Its tag."""
+    delay_level: _builtins.int
+    """Its delay level; 0 if it has a time of its own."""
+    body_bytes: _builtins.int
+    """The stored size of its body."""
+    recall_handle: _builtins.str
+    """What takes it back (SendService.RecallMessage); empty for one of a delay level."""
+    @_builtins.property
+    def keys(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Its keys."""
+
+    @_builtins.property
+    def delivery_time(self) -> _timestamp_pb2.Timestamp:
+        """When it is due."""
+
+    @_builtins.property
+    def store_time(self) -> _timestamp_pb2.Timestamp:
+        """When it was stored."""
+
+    def __init__(
+        self,
+        *,
+        unique_id: _builtins.str = ...,
+        tag: _builtins.str = ...,
+        keys: _abc.Iterable[_builtins.str] | None = ...,
+        delivery_time: _timestamp_pb2.Timestamp | None = ...,
+        delay_level: _builtins.int = ...,
+        store_time: _timestamp_pb2.Timestamp | None = ...,
+        body_bytes: _builtins.int = ...,
+        recall_handle: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["delivery_time", b"delivery_time", "store_time", b"store_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["body_bytes", b"body_bytes", "delay_level", b"delay_level", "delivery_time", b"delivery_time", "keys", b"keys", "recall_handle", b"recall_handle", "store_time", b"store_time", "tag", b"tag", "unique_id", b"unique_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DelayedMessage: _TypeAlias = DelayedMessage  # noqa: Y015

@@ -45,6 +45,11 @@ class QueryServiceStub(object):
                 request_serializer=ariane_dot_broker_dot_v1_dot_query__service__pb2.QueryMessagesRequest.SerializeToString,
                 response_deserializer=ariane_dot_broker_dot_v1_dot_query__service__pb2.QueryMessagesResponse.FromString,
                 _registered_method=True)
+        self.ListDelayedMessages = channel.unary_unary(
+                '/ariane.broker.v1.QueryService/ListDelayedMessages',
+                request_serializer=ariane_dot_broker_dot_v1_dot_query__service__pb2.ListDelayedMessagesRequest.SerializeToString,
+                response_deserializer=ariane_dot_broker_dot_v1_dot_query__service__pb2.ListDelayedMessagesResponse.FromString,
+                _registered_method=True)
 
 
 class QueryServiceServicer(object):
@@ -68,6 +73,17 @@ class QueryServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListDelayedMessages(self, request, context):
+        """Lists messages of a topic that are delivered later, page by page, in the order in which they
+        wait: those with a time of their own as they were sent, then those of each delay level. A page
+        looks at so many waiting messages, of whatever topic: it may be short, or empty, though there
+        are more.
+        Errors: TOPIC_NOT_FOUND, FIELD_INVALID, PAGE_TOKEN_INVALID.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_QueryServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -80,6 +96,11 @@ def add_QueryServiceServicer_to_server(servicer, server):
                     servicer.QueryMessages,
                     request_deserializer=ariane_dot_broker_dot_v1_dot_query__service__pb2.QueryMessagesRequest.FromString,
                     response_serializer=ariane_dot_broker_dot_v1_dot_query__service__pb2.QueryMessagesResponse.SerializeToString,
+            ),
+            'ListDelayedMessages': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListDelayedMessages,
+                    request_deserializer=ariane_dot_broker_dot_v1_dot_query__service__pb2.ListDelayedMessagesRequest.FromString,
+                    response_serializer=ariane_dot_broker_dot_v1_dot_query__service__pb2.ListDelayedMessagesResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -137,6 +158,33 @@ class QueryService(object):
             '/ariane.broker.v1.QueryService/QueryMessages',
             ariane_dot_broker_dot_v1_dot_query__service__pb2.QueryMessagesRequest.SerializeToString,
             ariane_dot_broker_dot_v1_dot_query__service__pb2.QueryMessagesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListDelayedMessages(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ariane.broker.v1.QueryService/ListDelayedMessages',
+            ariane_dot_broker_dot_v1_dot_query__service__pb2.ListDelayedMessagesRequest.SerializeToString,
+            ariane_dot_broker_dot_v1_dot_query__service__pb2.ListDelayedMessagesResponse.FromString,
             options,
             channel_credentials,
             insecure,

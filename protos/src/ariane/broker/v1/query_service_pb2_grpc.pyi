@@ -42,6 +42,13 @@ class QueryServiceStub:
     `message_count_max` messages, and after some MiB of bodies. Admin reads traces so.
     Errors: TOPIC_NOT_FOUND, FIELD_INVALID.
     """
+    ListDelayedMessages: _grpc.UnaryUnaryMultiCallable[_query_service_pb2.ListDelayedMessagesRequest, _query_service_pb2.ListDelayedMessagesResponse]
+    """Lists messages of a topic that are delivered later, page by page, in the order in which they
+    wait: those with a time of their own as they were sent, then those of each delay level. A page
+    looks at so many waiting messages, of whatever topic: it may be short, or empty, though there
+    are more.
+    Errors: TOPIC_NOT_FOUND, FIELD_INVALID, PAGE_TOKEN_INVALID.
+    """
 
 @_typing.type_check_only
 class QueryServiceAsyncStub(QueryServiceStub):
@@ -56,6 +63,13 @@ class QueryServiceAsyncStub(QueryServiceStub):
     """Finds messages of a topic by key or unique id, newest first, page by page: a page ends after
     `message_count_max` messages, and after some MiB of bodies. Admin reads traces so.
     Errors: TOPIC_NOT_FOUND, FIELD_INVALID.
+    """
+    ListDelayedMessages: _aio.UnaryUnaryMultiCallable[_query_service_pb2.ListDelayedMessagesRequest, _query_service_pb2.ListDelayedMessagesResponse]  # type: ignore[assignment]
+    """Lists messages of a topic that are delivered later, page by page, in the order in which they
+    wait: those with a time of their own as they were sent, then those of each delay level. A page
+    looks at so many waiting messages, of whatever topic: it may be short, or empty, though there
+    are more.
+    Errors: TOPIC_NOT_FOUND, FIELD_INVALID, PAGE_TOKEN_INVALID.
     """
 
 class QueryServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -80,6 +94,19 @@ class QueryServiceServicer(metaclass=_abc_1.ABCMeta):
         """Finds messages of a topic by key or unique id, newest first, page by page: a page ends after
         `message_count_max` messages, and after some MiB of bodies. Admin reads traces so.
         Errors: TOPIC_NOT_FOUND, FIELD_INVALID.
+        """
+
+    @_abc_1.abstractmethod
+    def ListDelayedMessages(
+        self,
+        request: _query_service_pb2.ListDelayedMessagesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_query_service_pb2.ListDelayedMessagesResponse, _abc.Awaitable[_query_service_pb2.ListDelayedMessagesResponse]]:
+        """Lists messages of a topic that are delivered later, page by page, in the order in which they
+        wait: those with a time of their own as they were sent, then those of each delay level. A page
+        looks at so many waiting messages, of whatever topic: it may be short, or empty, though there
+        are more.
+        Errors: TOPIC_NOT_FOUND, FIELD_INVALID, PAGE_TOKEN_INVALID.
         """
 
 def add_QueryServiceServicer_to_server(servicer: QueryServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -103,6 +103,16 @@ class LevelQueues:
         rows = rows.take(slice(behind))
         return rows.take(progress.pending(rows.queue_offsets))
 
+    def waiting(self, level: int, queue_offset: int, count: int) -> tuple[int, ParkedRows]:
+        """Records of a level that wait; arguments and result as of ``TimerQueue.waiting``."""
+        progress = self._progress[level]
+        rows = rows_from(self._store, queue_of(level), max(queue_offset, progress.begin), count)
+        if not len(rows):
+            return 0, rows
+        for bound in self._bounds.get(level, ()):
+            _lower(rows, bound)
+        return int(rows.queue_offsets[-1]) + 1, rows.take(progress.pending(rows.queue_offsets))
+
     def pending_of(self, level: int) -> tuple[int, int | None]:
         """Number of waiting records of a level, and when the first is due; None if none waits."""
         progress = self._progress[level]

@@ -20,6 +20,7 @@ from ariane_broker.delay.timer.aged_records import AgedRecords
 from ariane_broker.delay.timer.reparking import Reparking
 from ariane_broker.delay.timer.timer_handover import TimerHandover
 from ariane_broker.delay.timer.timer_queue import TIMER_QUEUE, TimerQueue
+from ariane_broker.delay.waiting_messages import WaitingMessages
 from ariane_broker.environment import Environment
 from ariane_broker.log.room import LogRoom
 from ariane_broker.settings import BrokerSettings
@@ -45,6 +46,7 @@ class DelayRoom:
     timer_queue: TimerQueue
     aged_records: AgedRecords
     counts: DelayedCounts
+    waiting: WaitingMessages
 
 
 def delay_room(environment: Environment, state: StateRoom, log: LogRoom) -> DelayRoom:
@@ -99,6 +101,7 @@ def delay_room(environment: Environment, state: StateRoom, log: LogRoom) -> Dela
         timer_queue=timer_queue,
         aged_records=aged_records,
         counts=DelayedCounts(levels, timer_queue, delivery, levels_ms=levels_ms),
+        waiting=WaitingMessages(levels, timer_queue, store, log.cold_reads),
     )
 
 

@@ -71,7 +71,9 @@ def rpc_room(environment: Environment, rooms: Rooms) -> list[RpcService]:
             stream_queries=state.stream_queries,
         ),
         "PullService": _pull_servicer(environment, state, log, clients, read, answers=answers),
-        "QueryService": QueryServicer(read.query, answers=answers, broker_name=broker_name),
+        "QueryService": QueryServicer(
+            read.query, rooms.delay.waiting, answers=answers, broker_name=broker_name
+        ),
         "ReceiveService": ReceiveServicer(rooms.receive, answers=answers, broker_name=broker_name),
         "RetryService": RetryServicer(rooms.retry.returns, rooms.retry.redrive),
         "SendService": SendServicer(

@@ -126,7 +126,12 @@ class TimerQueue(SnapshotState):
         return rows.take(self._progress.pending(rows.queue_offsets))
 
     def waiting_long(self, queue_offset: int, count: int) -> tuple[int, ParkedRows]:
-        """Records that wait and are not due soon.
+        """As ``waiting``, without records that are due soon."""
+        behind, rows = self.waiting(queue_offset, count)
+        return behind, rows.take(rows.due_ms > self._now_ms() + WINDOW_MS)
+
+    def waiting(self, queue_offset: int, count: int) -> tuple[int, ParkedRows]:
+        """Records that wait.
 
         Args:
             queue_offset: Where to start.
@@ -135,11 +140,11 @@ class TimerQueue(SnapshotState):
         Returns:
             The queue offset behind the last one that was looked at, 0 when there is none; and them.
         """
-        rows = rows_from(self._store, TIMER_QUEUE, queue_offset, count)
+        begin = max(queue_offset, self._progress.begin)
+        rows = rows_from(self._store, TIMER_QUEUE, begin, count)
         if not len(rows):
             return 0, rows
-        late = rows.due_ms > self._now_ms() + WINDOW_MS
-        return int(rows.queue_offsets[-1]) + 1, self.pending(rows.take(late))
+        return int(rows.queue_offsets[-1]) + 1, self.pending(rows)
 
     # Serving.
 
