@@ -28,6 +28,8 @@ class Log:
         self.watched = []
         self.unfinished = False
         self.matching = True
+        self.turn_places = PLACES_MAX
+        self.under_repair = set()
 
     def check(self, order, topics):
         """All may have all."""
@@ -41,33 +43,38 @@ class Log:
 
     async def look(self, order, codes, positions, places, after_turn):
         self.looks.append(set(places))
-        if len(places) > PLACES_MAX:
-            order_of_places = sorted(places)
-            for begin in range(0, len(order_of_places), PLACES_MAX):
-                after_turn(order_of_places[begin : begin + PLACES_MAX])
-                self.watched.append(len(self.held._watches))
-                await asyncio.sleep(0)
         look = Look(
             order.record_count_max,
             order.size_bytes_max,
             set(places),
             unfinished=self.unfinished,
         )
-        count_left = order.record_count_max
-        for place in sorted(places):
-            position = positions[place]
-            end = self.ends[position.queue]
-            count = min(end - position.queue_offset, count_left)
-            count_left -= count
-            if position.queue_offset + count == end:
-                look.left.discard(place)
-            look.found[place] = PulledQueue(
-                position.queue,
-                position.queue_offset + count,
-                max_queue_offset=end,
-                sizes=np.ones(count if self.matching else 0, np.int32),
-            )
+        turns = sorted(places)
+        for begin in range(0, len(turns), self.turn_places):
+            turn = turns[begin : begin + self.turn_places]
+            for place in turn:
+                self.read(look, place, positions[place])
+            if look.count_left <= 0 or turn[-1] == turns[-1]:
+                break
+            after_turn(turn)
+            self.watched.append(len(self.held._watches))
+            await asyncio.sleep(0)
         return look
+
+    def read(self, look, place, position):
+        if position.queue in self.under_repair:
+            return
+        end = self.ends[position.queue]
+        count = min(end - position.queue_offset, look.count_left)
+        look.count_left -= count
+        if position.queue_offset + count == end:
+            look.left.discard(place)
+        look.found[place] = PulledQueue(
+            position.queue,
+            position.queue_offset + count,
+            max_queue_offset=end,
+            sizes=np.ones(count if self.matching else 0, np.int32),
+        )
 
 
 @pytest.fixture
@@ -119,7 +126,8 @@ async def test_many_queues_are_watched_in_the_turns_that_look_at_them(log, held)
         waiting = asyncio.create_task(ends_of(pull))
         while held.count == 0:  # noqa: ASYNC110 - of the pull
             await asyncio.sleep(0)
-        assert log.watched == [PLACES_MAX, 2 * PLACES_MAX, 2 * PLACES_MAX + 1]
+        assert log.watched == [PLACES_MAX, 2 * PLACES_MAX]
+        assert len(held._watches) == 2 * PLACES_MAX + 1
         held.arrived(queues[-1])
         log.ends[queues[-1]] += 1
         assert await waiting == {2 * PLACES_MAX: 1}
@@ -130,6 +138,25 @@ async def test_many_queues_are_watched_in_the_turns_that_look_at_them(log, held)
         left.append(len(held._watches))
         await asyncio.sleep(0)
     assert left == [PLACES_MAX + 1, 1]
+
+
+@pytest.mark.parametrize("under_repair", [set(), {QUEUES[2]}])
+async def test_a_queue_that_only_a_later_look_of_one_turn_reads_ends_a_hold(
+    log, held, under_repair
+):
+    log.turn_places = 1
+    log.grow(0)
+    log.grow(1)
+    with opened(log, held, hold_s=1, record_count_max=2, queues=QUEUES[:3]) as pull:
+        assert await ends_of(pull) == {0: 1, 1: 1}
+        log.under_repair = under_repair
+        waiting = asyncio.create_task(ends_of(pull))
+        while held.count == 0:  # noqa: ASYNC110 - of the pull
+            await asyncio.sleep(0)
+        log.under_repair = set()
+        log.grow(2)
+        assert await waiting == {2: 1}
+    assert log.looks == [{0, 1, 2}, {2}, {2}]
 
 
 async def test_who_wants_some_tags_looks_only_when_such_messages_come(log, held):

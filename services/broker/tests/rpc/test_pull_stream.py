@@ -292,6 +292,25 @@ async def test_it_misses_nothing_that_comes_between_two_answers(broker):
         await storing
 
 
+async def test_after_a_backlog_of_many_turns_every_queue_still_ends_a_hold(broker):
+    """What the first answer had no room for is read to its end in one turn of the loop."""
+    await broker.create_topic("orders", 5)
+    for queue_id in range(5):
+        await broker.store("orders", [bytes(1024)] * 240, queue_id)
+    positions = [("orders", queue_id, 0) for queue_id in range(5)]
+    async with conversation(broker) as talk:
+        await talk.ask(*positions, hold_s=3, follow=True, size_bytes_max=1 << 20)
+        at = {}
+        while sum(at.values()) < 5 * 240:
+            queues, more_follow = await talk.next()
+            assert more_follow
+            at |= ends(queues)
+        for queue_id in range(5):
+            await wait_held(broker, 1)
+            await broker.store("orders", [b"new"], queue_id)
+            assert ends((await talk.next())[0]) == {queue_id: 241}
+
+
 @pytest.mark.parametrize("room", [(1, 0), (4, 0), (0, 400)])
 async def test_it_ends_when_a_queue_has_less_than_half_of_its_room(broker, room):
     await broker.create_topic("orders", 2)

@@ -65,8 +65,8 @@ class OpenPull:
         self._positions = list(order.positions)
         self._left: set[int] = set()
         self._watch: Watch | None = None
-        # The places of queues that the watch does not have yet; all of them are left.
-        self._unwatched: set[int] = set()
+        # The places of queues that the watch does not have yet; once there is one, all are left.
+        self._unwatched = set(range(len(self._positions)))
         self._places: dict[QueueKey, list[int]] = {}
         self._interrupted = False
 
@@ -150,6 +150,9 @@ class OpenPull:
         finally:
             lease.settle(granted, used)
         self._left = look.left
+        if self._watch is not None:
+            # What this turn of the loop has read to its end is not looked at again unless it grows.
+            self._watch_places(self._unwatched - look.left)
         return look
 
     async def _hold(self, deadline: float) -> bool:
@@ -157,8 +160,8 @@ class OpenPull:
         remaining = deadline - self._monotonic()
         if self._interrupted or remaining <= 0:
             return False
-        # The watch began in the loop turn of the look, so that no arrival was missed.
-        watch = self._watch or self._watch_places(range(len(self._positions)))
+        # What is not watched yet was read in this turn of the loop: no arrival is missed.
+        watch = self._watch_places(self._unwatched)
         come = await self._held.wait(watch, remaining)
         self._take_arrivals()
         return come and not self._interrupted
@@ -177,7 +180,6 @@ class OpenPull:
         """Watch those of some queues that are not watched yet."""
         if self._watch is None:
             self._watch = Watch()
-            self._unwatched.update(range(len(self._positions)))
         fresh = self._unwatched.intersection(places)
         if fresh:
             self._unwatched -= fresh

@@ -147,8 +147,8 @@ class QueueLooks:
             filters: The filter of each topic; topics without one have all messages.
             positions: Where to read each queue.
             places: The queues to read, as places in the positions.
-            after_turn: If the look takes several turns, called at the end of each of them, before
-                others get theirs, with the places that it has read.
+            after_turn: Called at the end of each turn but the last one, before others get theirs,
+                with the places that it has read.
         """
         look = Look(order.record_count_max, order.size_bytes_max, set(places))
         turns = self._turns(places)
@@ -160,10 +160,9 @@ class QueueLooks:
             read_count = self._look_on(look, order, filters, positions, turn)
             self.statistics.record_look(self.monotonic() - begun_s)
             is_over = done + read_count >= len(turns) or _is_spent(look, order)
-            if done or not is_over:
-                after_turn(turn[:read_count])
             if is_over:
                 return look
+            after_turn(turn[:read_count])
             done += read_count
             await asyncio.sleep(0)
 
