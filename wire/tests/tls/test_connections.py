@@ -49,7 +49,7 @@ async def refuse(_request, context):
 class Served:
     """A server for TLS alone."""
 
-    def __init__(self, credentials):
+    def __init__(self, credentials, address="127.0.0.1:0"):
         self.released = asyncio.Event()
         self.server = ariane_wire.server()
         behaviors = {
@@ -64,8 +64,8 @@ class Served:
             for name, behavior in behaviors.items()
         }
         self.server.add_registered_method_handlers("test.Echo", table)
-        self.port = self.server.add_secure_port("127.0.0.1:0", credentials)
-        self.address = f"localhost:{self.port}"
+        self.port = self.server.add_secure_port(address, credentials)
+        self.address = f"localhost:{self.port}" if self.port else address
 
     async def hold(self, _request, _context):
         await self.released.wait()
@@ -73,8 +73,8 @@ class Served:
 
 
 @asynccontextmanager
-async def served(credentials):
-    it = Served(credentials)
+async def served(credentials, *address):
+    it = Served(credentials, *address)
     await it.server.start()
     try:
         yield it
@@ -137,6 +137,16 @@ async def test_a_certificate_says_the_same_as_at_a_server_of_grpcio(authority):
     }
     assert ours_key[0] == theirs_key[0]
     assert sorted(ours_key[1]) == sorted(theirs_key[1])
+
+
+async def test_a_unix_socket_speaks_tls_too(authority, tmp_path):
+    address = f"unix:{tmp_path / 'socket'}"
+    leaf = authority.leaf("b-0", uris=[URI])
+    async with (
+        served(server_of(authority, asks=authority), address) as it,
+        ariane_wire.secure_channel(it.address, client_of(authority, *leaf)) as channel,
+    ):
+        assert await call(channel) == URI.encode()
 
 
 def test_a_context_that_is_replaced_serves_the_next_connection(run, authority):

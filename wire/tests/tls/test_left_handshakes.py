@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import struct
 import sys
 
 import pytest
@@ -13,7 +15,8 @@ from ariane_wire.transport import first_octets
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells who has left")
-async def test_with_those_who_have_left_no_handshake_is_begun(authority, monkeypatch):
+@pytest.mark.parametrize("reset", [False, True])
+async def test_with_those_who_have_left_no_handshake_is_begun(authority, monkeypatch, reset):
     """An attack leaves thousands behind, and honest clients wait for each of these handshakes."""
     monkeypatch.setattr(first_octets, "HANDSHAKES_MAX", 1)
     monkeypatch.setattr(first_octets, "PATIENCE_S", 60.0)
@@ -33,6 +36,11 @@ async def test_with_those_who_have_left_no_handshake_is_begun(authority, monkeyp
         for _ in range(20):
             _, writer = await asyncio.open_connection("127.0.0.1", it.port)
             writer.write(b"\x16\x03\x01")
+            if reset:
+                linger = struct.pack("ii", 1, 0)
+                writer.get_extra_info("socket").setsockopt(
+                    socket.SOL_SOCKET, socket.SO_LINGER, linger
+                )
             writer.close()
             await writer.wait_closed()
         first.close()

@@ -43,8 +43,9 @@ HANDSHAKES_MAX: Final = 256
 PATIENCE_S: Final = 1.0
 """How long a connection keeps its place although others wait."""
 
-_CLOSE_WAIT: Final = 8
-"""The state of a connection whose peer has ended its side, in Linux's ``tcp_states.h``."""
+_LEFT: Final = frozenset({7, 8})
+"""The states of a connection that its peer has reset, or ended its side of, in Linux's
+``tcp_states.h``: CLOSE and CLOSE_WAIT."""
 
 _ACCEPT_AGAIN_S: Final = 0.5
 """The process has no more file descriptors: others may give some back."""
@@ -193,10 +194,10 @@ def _has_left(connection: socket.socket) -> bool:
 
     A handshake with it would only fail, and thousands may be left behind by an attack.
     """
-    if sys.platform != "linux":
+    if sys.platform != "linux" or connection.family == socket.AF_UNIX:
         return False
     state: int = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]
-    return state == _CLOSE_WAIT
+    return state in _LEFT
 
 
 def _is_in(networks: Networks, name: Any) -> bool:
