@@ -408,7 +408,9 @@ class KeptMessages(_message.Message):
     ERROR_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def error(self) -> _status_pb2.Status:
-        """Why nothing is kept; absent when it is."""
+        """Why nothing is kept; absent when it is. Messages that are visible, or whose client has said
+        meanwhile when they are to be, are left as they are without an error.
+        """
 
     def __init__(
         self,
