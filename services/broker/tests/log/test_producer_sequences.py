@@ -170,17 +170,30 @@ def test_a_user_with_ever_new_producers_crowds_out_his_own_streams_only():
     assert broker.append(at(1, producer_id=399), 1)[1] is False
     broker.save()
     broker.crash()
-    # Nothing of hers was forgotten, so of what is not known it is certain that it is not stored.
-    broker.user = "anna"
-    known_for_ms = {}
-    for broker.user in ("anna", "mallory"):
-        with pytest.raises(ServiceError) as gap:
-            broker.sequences.duplicate_of(QUEUE, at(1, producer_id=99), 1, lambda stored: True)
-        known_for_ms[broker.user] = int(gap.value.metadata["known_for_ms"])
-    assert known_for_ms == {"anna": 1000, "mallory": 11}
     broker.user = "anna"
     for producer_id in range(8):
         assert broker.append(at(1, producer_id=producer_id), 1)[1] is False
+
+
+def test_what_was_crowded_out_is_not_told_as_never_stored_whoever_asks():
+    """The user of a producer may change, as where a cluster begins to ask for names."""
+    broker = Broker(stream_count_max=20)
+    broker.user = "mallory"
+    for producer_id in range(100, 400):
+        broker.now_ms += 1
+        broker.append(at(0, producer_id=producer_id), 1)
+    broker.save()
+    broker.crash()
+    broker.user = "anna"
+    known_for_ms = {}
+    for topic in ("orders", "bills"):
+        with pytest.raises(ServiceError) as gap:
+            broker.sequences.duplicate_of(
+                QueueKey(topic, 2), at(1, producer_id=100), 1, lambda stored: True
+            )
+        known_for_ms[topic] = int(gap.value.metadata["known_for_ms"])
+    assert known_for_ms["orders"] < 20
+    assert known_for_ms["bills"] == 1000
 
 
 def test_streams_of_which_only_the_log_is_known_count_for_their_topics_until_they_are_used():

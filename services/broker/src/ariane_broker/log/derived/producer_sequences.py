@@ -30,7 +30,6 @@ from ariane_broker.errors.public_errors import producer_fenced, sequence_gap, se
 from ariane_broker.fair_room import outgoing
 from ariane_broker.log.derived.producer_stream import (
     BATCHES_KEPT,
-    Owner,
     StoredBatch,
     Stream,
     StreamKey,
@@ -92,8 +91,8 @@ class ProducerSequences(SnapshotState):
         self._stream_count_max = stream_count_max
         # The one unused for longest first.
         self._streams: dict[StreamKey, Stream] = {}
-        # The last use of those that had to go for want of room.
-        self._crowded_out_ms: dict[Owner, int] = {}
+        # The last use of those that had to go for want of room, by their topics.
+        self._crowded_out_ms: dict[str, int] = {}
         self.change_count = 0
         """Grows with every change."""
 
@@ -264,9 +263,9 @@ class ProducerSequences(SnapshotState):
                 self._forget([key])
             yield None
         since_ms = self.matters_since_ms
-        for owner, last_used_ms in list(self._crowded_out_ms.items()):
+        for topic, last_used_ms in list(self._crowded_out_ms.items()):
             if last_used_ms < since_ms:
-                del self._crowded_out_ms[owner]
+                del self._crowded_out_ms[topic]
 
     def forget_topics(self, topics: Container[str]) -> Iterator[None]:
         """Forget the streams of deleted topics; yields once for each that is examined."""
@@ -291,7 +290,7 @@ class ProducerSequences(SnapshotState):
         def contents() -> dict[str, Any]:
             return {
                 "streams": [[*key, *stream] for key, stream in streams.items()],
-                "crowdedOut": [[*owner, used_ms] for owner, used_ms in crowded_out_ms.items()],
+                "crowdedOut": list(crowded_out_ms.items()),
             }
 
         return contents
@@ -305,9 +304,7 @@ class ProducerSequences(SnapshotState):
                 raise ValueError("a stream without batches")
             stream = Stream(int(epoch), batches, str(user))
             streams[int(producer_id), str(topic), int(queue_id)] = stream
-        crowded_out = {
-            (str(user), str(topic)): int(ms) for user, topic, ms in contents["crowdedOut"]
-        }
+        crowded_out = {str(topic): int(used_ms) for topic, used_ms in contents["crowdedOut"]}
         self._streams, self._crowded_out_ms = streams, crowded_out
 
     def _make_room(self) -> None:
@@ -317,17 +314,18 @@ class ProducerSequences(SnapshotState):
         keys = list(self._streams)
         owners = list(map(owner_of, keys, self._streams.values()))
         for place in outgoing(owners, self._stream_count_max):
-            used_ms = self._streams.pop(keys[place]).last_used_ms
-            owner = owners[place]
-            self._crowded_out_ms[owner] = max(self._crowded_out_ms.get(owner, 0), used_ms)
+            used_ms, topic = self._streams.pop(keys[place]).last_used_ms, keys[place][1]
+            self._crowded_out_ms[topic] = max(self._crowded_out_ms.get(topic, 0), used_ms)
 
     def _known_ms(self, topic: str) -> int:
-        """How long it is known that a stream of the caller to a topic, which is not, was not used.
+        """How long it is known that a stream to a topic, which is not, was not used.
 
-        What others had crowded out was theirs.
+        Whoever began it: users change, and the log does not name them. So one who begins ever new
+        streams to a topic lessens this for all who send to it. That costs them little: the outcome
+        of a lost call stays unknown where the broker does not know the stream either. Too much
+        would have a message stored twice.
         """
-        owners = (self._user(), ""), ("", topic)
-        used_ms = max(self._crowded_out_ms.get(owner, 0) for owner in owners)
+        used_ms = self._crowded_out_ms.get(topic, 0)
         return min(max(0, self._now_ms() - used_ms - 1), self._known_ms_max(topic))
 
     def _known_ms_max(self, topic: str) -> int:
