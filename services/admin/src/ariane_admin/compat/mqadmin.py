@@ -26,7 +26,7 @@ from typing import Final
 
 from ariane_admin.compat.rocketmq_acl import ACTIONS, RESOURCES
 
-_GAP: Final = re.compile(r"\{(?P<name>\w+)(?::(?P<kind>\w+))?\}")
+_GAP: Final = re.compile(r"(?P<space> ?)\{(?P<name>\w+)(?::(?P<kind>\w+))?\}")
 _CONDITION: Final = re.compile(r"(?P<terms>!?[a-z](?:=\w+)?(?:\|!?[a-z](?:=\w+)?)*): ")
 _OPTIONAL: Final = re.compile(r" \[(?P<inside>[^]]*)\]")
 
@@ -166,11 +166,12 @@ def _by_resource(line: str, given: Mapping[str, str]) -> list[Mapping[str, str]]
     """The values, for each resource of the list that the line has a gap for."""
     gaps = (gap["name"] for gap in _GAP.finditer(line) if gap["kind"] in {"resource", "on"})
     letter = next(gaps, "")
-    return (
-        [{**given, letter: one} for one in _resources(given[letter])]
-        if letter in given
-        else [given]
-    )
+    if letter not in given:
+        return [given]
+    resources = _resources(given[letter])
+    if not resources:
+        raise ValueError(f"-{letter} names no resource")
+    return [{**given, letter: one} for one in resources]
 
 
 def _filled(line: str, given: Mapping[str, str], names: Mapping[str, str]) -> str:
@@ -178,16 +179,18 @@ def _filled(line: str, given: Mapping[str, str], names: Mapping[str, str]) -> st
 
     def fill(gap: re.Match[str]) -> str:
         letter = gap["name"]
-        if letter not in given:
-            return _upper(names.get(letter, letter))
-        return _KINDS[gap["kind"] or "plain"](given[letter])
+        if letter in given:
+            value = _KINDS[gap["kind"] or "plain"](given[letter])
+        else:
+            value = _upper(names.get(letter, letter))
+        return gap["space"] + value if value else ""
 
     def keep(part: re.Match[str]) -> str:
         gaps = [gap["name"] for gap in _GAP.finditer(part["inside"])]
         return f" {part['inside']}" if given.keys() >= set(gaps) else ""
 
-    filled = re.sub(r" +", " ", _GAP.sub(fill, _OPTIONAL.sub(keep, line)))
-    group = filled.rpartition(" | ")[2].split()[1]
+    filled = _GAP.sub(fill, _OPTIONAL.sub(keep, line))
+    group = line.rpartition(" | ")[2].split()[1]
     takes_it = NAME_SERVERS not in names and group not in _NOT_ASKING_NAME_SERVERS
     if NAME_SERVERS in given and takes_it:
         filled += f" --name-servers {shlex.quote(given[NAME_SERVERS].replace(';', ','))}"
@@ -240,15 +243,15 @@ def _user(value: str) -> str:
 
 def _actions(value: str) -> str:
     """Our words for actions such as ``Pub,Sub``."""
-    words = (ACTIONS.get(each.strip().upper(), (each.strip(),)) for each in value.split(","))
+    words = (ACTIONS.get(each.upper(), (each,)) for each in _parts(value))
     return shlex.quote(",".join(dict.fromkeys(each.lower() for found in words for each in found)))
 
 
 def _resources(value: str) -> list[str]:
     """Kind and name of each resource of a list such as ``Topic:order*,Group:*``."""
     found = []
-    for each in value.split(","):
-        kind, _, name = each.strip().partition(":")
+    for each in _parts(value):
+        kind, _, name = each.partition(":")
         kinds = RESOURCES.get("ANY" if kind == "*" else kind.upper(), (kind,))
         found += [one if one == "cluster" else f"{one} {name or '*'}" for one in kinds]
     return found
@@ -268,7 +271,12 @@ def _on(value: str) -> str:
 
 def _networks(value: str) -> str:
     """Options for addresses such as ``10.1.0.7,10.2.0.0/16``."""
-    return " ".join(f"--from {shlex.quote(each.strip())}" for each in value.split(","))
+    return " ".join(f"--from {shlex.quote(each)}" for each in _parts(value))
+
+
+def _parts(value: str) -> list[str]:
+    """The parts of a list with commas; empty ones are none."""
+    return [part for each in value.split(",") if (part := each.strip())]
 
 
 _KINDS: Final[Mapping[str, Callable[[str], str]]] = MappingProxyType(

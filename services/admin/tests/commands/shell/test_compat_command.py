@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+import subprocess
 from pathlib import Path
 from time import tzset
 
@@ -160,7 +161,7 @@ def test_each_option_of_rocketmqs_help_is_known_and_each_line_is_a_command(name,
             "createUser -b 10.0.0.1:10911 -u rocketmq -p hush -t Super",
             (
                 "user create rocketmq --super\n"
-                "echo rocketmq:hush | ariane credential import-rocketmq -"
+                "printf '%s\\n' rocketmq:hush | ariane credential import-rocketmq -"
             ),
         ),
         ("createUser -u alice", "user create alice"),
@@ -182,6 +183,10 @@ def test_each_option_of_rocketmqs_help_is_known_and_each_line_is_a_command(name,
         ),
         ("listAcl -r Topic:orders", "access list --resource topic --name orders"),
         ("exportMetadata -n 10.0.0.1:9876", "definition export"),
+        (
+            "createAcl -s User:alice -r 'Topic:t,' -a 'Pub,' -i 10.0.0.7, -d Allow",
+            "access grant alice publish topic t --from 10.0.0.7",
+        ),
     ],
 )
 def test_no_option_is_lost(said, words, line):
@@ -209,9 +214,24 @@ def test_values_stand_where_they_belong(said):
     assert said("topicRoute", "-t", "a b").out == "ariane topic show 'a b' --brokers\n"
     offset = said("queryMsgByOffset", "-t=orders", "-b=broker-a", "-i=3", "-o=17").out
     assert offset.startswith("ariane consume orders --queue broker-a:3=17 --count 1")
-    assert (
-        said("sendMessage", "-t", "t", "-p", "it's").out == "echo 'it'\\''s' | ariane produce t\n"
-    )
+    line = said("sendMessage", "-t", "t", "-p", "it's").out
+    assert line == "printf '%s\\n' 'it'\\''s' | ariane produce t\n"
+    line = said("queryMsgByKey", "-n", "10.0.0.1:9876", "-t", "t", "-k", "a | b").out
+    assert line == "ariane message query t --key 'a | b' --name-servers 10.0.0.1:9876\n"
+
+
+@pytest.mark.parametrize("value", ["a |", "|", "a  b", "", r"a\nb\c", '$HOME `x` "y"', "{t} [{k}]"])
+def test_a_value_arrives_as_it_was_given(said, value):
+    line = said("sendMessage", "-t", "t", "-p", value, "-k", value, "-n", "a:1").out
+    shell, command = line.rsplit(" | ariane ", 1)
+    sent = subprocess.run(["sh", "-c", shell], capture_output=True, check=True, text=True)
+    assert sent.stdout == f"{value}\n"
+    assert shlex.split(command) == ["produce", "t", "--key", value, "--name-servers", "a:1"]
+
+
+def test_a_list_without_a_resource_is_refused(said):
+    told = said("listAcl", "-r", " ,", status=ExitStatus.USAGE)
+    assert "names no resource" in told.err
 
 
 @pytest.mark.parametrize(
