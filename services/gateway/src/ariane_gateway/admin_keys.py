@@ -119,7 +119,7 @@ class AdminKeys:
             self._heard_ms = self._clock.now_ms()
             gathered.MergeFrom(answer)
             if answer.last:
-                _log.info("access_keys_told", count=len(gathered.keys))
+                _log.info("gateway_keys_received", count=len(gathered.keys))
                 self._take(gathered)
                 gathered = key_pb.WatchGatewayKeysResponse()
                 self._received.set()

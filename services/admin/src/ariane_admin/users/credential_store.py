@@ -120,7 +120,9 @@ class CredentialStore:
             try:
                 secret = self._opened(row)
             except ValueError as error:
-                _log.error("gateway_key_untold", credential_id=row.credential_id, cause=str(error))
+                _log.error(
+                    "gateway_key_not_sent", credential_id=row.credential_id, cause=str(error)
+                )
                 continue
             ends = None if row.expire_ms is None else time_of(row.expire_ms)
             keys.append(

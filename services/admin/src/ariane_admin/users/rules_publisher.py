@@ -146,7 +146,7 @@ class RulesPublisher:
                     await self._follow(address, AccessServiceStub(channel).PushAccessRules())
                 # A stream that ended between two words says so by the last of them.
                 except (RpcError, OSError, asyncio.InvalidStateError) as error:
-                    _log.info("access_rules_untold", address=address, cause=str(error)[:200])
+                    _log.info("access_rules_not_sent", address=address, cause=str(error)[:200])
                 except DatabaseError as error:
                     _log.warning("access_rules_unread", cause=str(error))
                 await self._clock.sleep(AGAIN_S)

@@ -1,4 +1,4 @@
-"""What users tell of messages: each in his own name, and nobody spoils what others tell."""
+"""Steps of traces: each in the name of its user, and nobody spoils those of others."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BEGUN = TraceStep(TraceKind.CONSUME_BEGIN, "ID", 1700, "g", request_id="r", clie
 ENDED = BEGUN._replace(kind=TraceKind.CONSUME_END, cost_ms=5)
 
 
-def told(*steps, user="", compression=COMPRESSION_UNSPECIFIED, body=None):
+def steps_of(*steps, user="", compression=COMPRESSION_UNSPECIFIED, body=None):
     properties = {"ariane.written_by": user} if user else {}
     body = encode_steps(steps) if body is None else body
     message = Message(body=body, properties=properties, compression=compression)
@@ -30,17 +30,21 @@ def told(*steps, user="", compression=COMPRESSION_UNSPECIFIED, body=None):
 def test_nobody_ends_what_another_has_begun():
     false_end = ENDED._replace(successful=False, cost_ms=9)
     life = life_of(
-        [*told(BEGUN, user="anna"), *told(ENDED, user="anna"), *told(false_end, user="bert")]
+        [
+            *steps_of(BEGUN, user="anna"),
+            *steps_of(ENDED, user="anna"),
+            *steps_of(false_end, user="bert"),
+        ]
     )
     assert [(step.user, step.successful, step.cost_ms) for step in life] == [("anna", True, 5)]
     assert life[0].row()["user"] == "anna"
-    [waits] = life_of([*told(BEGUN), *told(ENDED, user="bert")])
+    [waits] = life_of([*steps_of(BEGUN), *steps_of(ENDED, user="bert")])
     assert (waits.user, waits.successful, waits.cost_ms) == ("", False, None)
 
 
 def test_a_step_that_names_no_topic_is_for_who_may_see_all_traces():
     """Clients of RocketMQ name none of deliveries; rights are judged by what is named here."""
-    named, unnamed = life_of([*told(BEGUN._replace(topic="orders")), *told(BEGUN)])
+    named, unnamed = life_of([*steps_of(BEGUN._replace(topic="orders")), *steps_of(BEGUN)])
     assert trace_of(named).topic == "orders"
     assert trace_of(unnamed).topic == "RMQ_SYS_TRACE_TOPIC"
 
@@ -54,12 +58,12 @@ def test_a_step_that_names_no_topic_is_for_who_may_see_all_traces():
         (encode_steps([BEGUN._replace(timestamp_ms=10**300)]), COMPRESSION_UNSPECIFIED),
     ],
 )
-def test_what_is_damaged_or_too_large_tells_nothing(body, compression):
-    assert told(body=body, compression=compression) == []
+def test_what_is_damaged_or_too_large_has_no_steps(body, compression):
+    assert steps_of(body=body, compression=compression) == []
 
 
-def test_what_one_message_tells_is_bounded():
+def test_the_steps_of_one_message_are_bounded():
     steps = [BEGUN._replace(request_id=f"r{n}") for n in range(2 * STEPS_MAX)]
-    assert len(told(*steps)) == STEPS_MAX
+    assert len(steps_of(*steps)) == STEPS_MAX
     packed = zlib.compress(encode_steps([BEGUN]))
-    assert told(body=packed, compression=COMPRESSION_ZLIB) == [("", BEGUN)]
+    assert steps_of(body=packed, compression=COMPRESSION_ZLIB) == [("", BEGUN)]
