@@ -121,6 +121,12 @@ class Database:
             self._engine: Engine = create_engine(parsed, **options)
         except ImportError as error:
             raise DatabaseUnusable(f"{parsed.drivername}: {error}") from None
+        # SQLite's readers see one state as it is.
+        self._reads = (
+            self._engine
+            if self._is_sqlite
+            else self._engine.execution_options(isolation_level="REPEATABLE READ")
+        )
         self._connections: WeakSet[Any] = WeakSet()
         if self._is_sqlite:
             self._prepare_sqlite()
@@ -167,8 +173,8 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """A transaction that writes nothing."""
-        with self._engine.connect() as connection, connection.begin():
+        """A transaction that writes nothing; all its statements see one state of the database."""
+        with self._reads.connect() as connection, connection.begin():
             yield connection
 
     @contextmanager

@@ -236,11 +236,11 @@ class VerifyAuditTrailRequest(_message.Message):
     KNOWN_SEQUENCE_FIELD_NUMBER: _builtins.int
     KNOWN_SHA256_FIELD_NUMBER: _builtins.int
     first_sequence: _builtins.int
-    """First record to check; 0, and all that were kept long enough, mean the first there is."""
+    """First record to check; 0, and all that retention has removed, mean the first there is."""
     known_sequence: _builtins.int
     """A record that somebody noted elsewhere, such as in admin's log. 0: none. A trail that was
-    written anew as a whole fits in itself, but not with this. One that was kept long enough is
-    FIELD_INVALID.
+    written anew as a whole fits in itself, but not with this. One before those that are left is
+    FIELD_INVALID, with the number and the time of the record that says it was removed.
     """
     known_sha256: _builtins.bytes
     """The hash that was noted of it, 32 bytes."""

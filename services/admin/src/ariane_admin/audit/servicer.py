@@ -59,8 +59,9 @@ class AuditServicer(AuditServiceServicer):
         self, request: audit_pb.VerifyAuditTrailRequest, context: _Context
     ) -> audit_pb.VerifyAuditTrailResponse:
         """Check a stretch of the chain."""
-        if request.first_sequence < 0:
-            raise field_invalid("first_sequence", "must be at least 0", request.first_sequence)
+        for field in ("first_sequence", "known_sequence"):
+            if getattr(request, field) < 0:
+                raise field_invalid(field, "must be at least 0", getattr(request, field))
         if request.known_sequence and len(request.known_sha256) != _SHA256_BYTES:
             raise field_invalid("known_sha256", "must be 32 bytes beside known_sequence")
         verdict = await self._database.call(
@@ -73,14 +74,20 @@ class AuditServicer(AuditServiceServicer):
             last_sha256=verdict.last_sha256,
         )
         if verdict.found is not None:
-            answer.broken_sequence = verdict.found.sequence
+            # 0 would say that all records fit.
+            answer.broken_sequence = max(1, verdict.found.sequence)
             answer.finding = verdict.found.finding
         elif request.known_sequence:
-            removed = await self._database.call(self._trail.removed)
+            stored, removed = await self._database.call(
+                self._trail.sha256_at, request.known_sequence
+            )
             if request.known_sequence < removed.through:
-                rule = f"must be at least {removed.through}: those before were kept long enough"
+                since = time_of(removed.time_ms).ToJsonString()
+                rule = (
+                    f"must be at least {removed.through} "
+                    f"(record {removed.sequence} of {since} removed those before)"
+                )
                 raise field_invalid("known_sequence", rule, request.known_sequence)
-            stored = await self._database.call(self._trail.sha256_at, request.known_sequence)
             if stored != request.known_sha256:
                 answer.next_sequence = 0
                 answer.broken_sequence = request.known_sequence

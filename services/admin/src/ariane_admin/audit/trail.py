@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Row, and_, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Row, and_, func, insert, or_, select, update
 
 from ariane.admin.v1.audit_service_pb2 import AUDIT_OUTCOME_BEGUN, AuditOutcome
 from ariane_admin.audit.chain import (
@@ -106,6 +106,13 @@ class Removed:
     """The last record that was removed; 0 if none was."""
     sha256: bytes
     """Its hash, which the first record that is left follows."""
+    sequence: int
+    """The record that says so; 0 if none was removed."""
+    time_ms: int
+    """Its time."""
+
+
+_NOTHING_REMOVED: Final = Removed(0, FIRST_PREVIOUS, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,17 +132,22 @@ class Verdict:
 
 
 def removed_by_retention(connection: Connection) -> Removed:
-    """What retention has removed: its last record of that says it, which is in the chain itself."""
-    found: str | None = connection.execute(
-        select(_Table.request_json)
+    """What retention has removed, as its last record says, which ``verify`` checks."""
+    found = connection.execute(
+        select(_Table.sequence, _Table.time_ms, _Table.request_json)
         .where(_Table.entry_id >= RETENTION_ID, _Table.ended.is_(False))
         .order_by(_Table.entry_id.desc())
         .limit(1)
-    ).scalar_one_or_none()
+    ).one_or_none()
     if found is None:
-        return Removed(0, FIRST_PREVIOUS)
-    said = json.loads(found)
-    return Removed(int(said["through"]), bytes.fromhex(said["sha256"]))
+        return _NOTHING_REMOVED
+    try:
+        said = json.loads(found.request_json)
+        through, sha256 = int(said["through"]), bytes.fromhex(said["sha256"])
+    except (ValueError, TypeError, KeyError):
+        # Not written by retention: as a record that says it removed itself, it is a break.
+        through, sha256 = found.sequence, b""
+    return Removed(through, sha256, found.sequence, found.time_ms)
 
 
 class AuditTrail:
@@ -204,6 +216,10 @@ class AuditTrail:
         with self._database.reading() as connection:
             head = connection.execute(select(AUDIT_HEAD)).one()
             removed = removed_by_retention(connection)
+            smallest = connection.execute(select(func.min(_Table.sequence))).scalar_one()
+            wrong = _wrong_begin(removed, smallest, head.sequence)
+            if wrong is not None:
+                return Verdict(0, 0, wrong, 0, b"")
             first = max(first, removed.through + 1)
             before = connection.execute(
                 select(_Table.sha256).where(_Table.sequence == first - 1)
@@ -234,21 +250,19 @@ class AuditTrail:
             last_sha256=last.sha256 if last else previous,
         )
 
-    def removed(self) -> Removed:
-        """What retention has removed."""
-        with self._database.reading() as connection:
-            return removed_by_retention(connection)
+    def sha256_at(self, sequence: int) -> tuple[bytes | None, Removed]:
+        """The hash that is stored beside a record, and what retention has removed at that moment.
 
-    def sha256_at(self, sequence: int) -> bytes | None:
-        """The hash that is stored beside a record; None without the record."""
+        Without the record, the hash is None.
+        """
         with self._database.reading() as connection:
             removed = removed_by_retention(connection)
             if sequence == removed.through:
-                return removed.sha256
+                return removed.sha256, removed
             found: bytes | None = connection.execute(
                 select(_Table.sha256).where(_Table.sequence == sequence)
             ).scalar_one_or_none()
-            return found
+            return found, removed
 
     def _add(self, values: dict[str, Any]) -> Written:
         with self._database.writing() as connection:
@@ -280,6 +294,24 @@ def _conditions(wanted: Selection) -> list[ColumnElement[bool]]:
     if wanted.end_ms is not None:
         conditions.append(_Table.time_ms < wanted.end_ms)
     return conditions
+
+
+def _wrong_begin(removed: Removed, smallest: int | None, last: int) -> Break | None:
+    """A break at the begin of the chain: what is checked would not cover all records.
+
+    Args:
+        removed: What retention has removed.
+        smallest: The first record that there is.
+        last: The last place in the chain.
+    """
+    is_covered = 0 < removed.through < removed.sequence <= last
+    if removed != _NOTHING_REMOVED and not is_covered:
+        said = f"record {removed.sequence}, which says what retention has removed,"
+        return Break(1, f"{said} was not written by admin")
+    if smallest is not None and smallest <= removed.through:
+        begin = f"the trail begins at {removed.through + 1}"
+        return Break(max(1, smallest), f"record {smallest} was not written by admin: {begin}")
+    return None
 
 
 def _wrong_head(

@@ -270,6 +270,7 @@ class AdminApp:
             trail,
             self._database,
             keep_s=self._settings.keep_audit_s,
+            keep_at_least_s=self._settings.keep_audit_at_least_s,
             records_max=self._settings.audit_records_max,
         )
         return Loop("audit-retention", retention.look, interval_s=INTERVAL_S, clock=clock)

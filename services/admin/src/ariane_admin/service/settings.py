@@ -95,7 +95,15 @@ class AdminSettings(ConsoleSettings):
         2_000_000,
         ge=10_000,
         description="Records of the audit trail that are kept, two for each change, 1 KiB each as "
-        "a rule and 48 KiB at most. Beyond that the oldest are removed.",
+        "a rule and 48 KiB at most. Beyond that the oldest are removed, but none younger than "
+        "keep_audit_at_least_s.",
+    )
+    keep_audit_at_least_s: float = Field(
+        2_592_000,
+        ge=0,
+        description="Seconds that records of the audit trail are kept however many there are, so "
+        "that nobody pushes them out with changes of his own; the default is 30 days. While these "
+        "alone are more than audit_records_max, admin logs audit_records_too_many once an hour.",
     )
 
     alert_interval_s: float = Field(
