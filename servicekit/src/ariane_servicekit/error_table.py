@@ -113,7 +113,9 @@ _HINTS: Final[Mapping[str, str]] = {
     "BROKER_NOT_REGISTERED": (
         "Check the broker's name, or start the broker: it registers by itself."
     ),
-    "ROUTE_NOT_FOUND": "Create the topic, or wait until a broker that has it is registered.",
+    "ROUTE_NOT_FOUND": (
+        "If a broker had the topic, wait until it is back; otherwise create the topic."
+    ),
     "SETTING_INVALID": "See the setting in docs/configuration.md.",
     "PAGE_TOKEN_INVALID": "Start again with an empty page token.",
     "QUEUE_ORDER_UNKNOWN": (
