@@ -67,6 +67,22 @@ def test_a_name_server_that_has_just_started_is_waited_for(repetition, waits):
         repetition.ask(failing(WARM_UP_WAITS_MAX + 3, early))
 
 
+def test_a_write_waits_a_minute_for_a_topic_whose_broker_is_away(waits):
+    away = RouteNotFound("broker-a had it", metadata={"away_brokers": "broker-a"})
+    patient = Repetition(WRITE_POLICY, awaits_topics=True, sleep=waits.append)
+
+    assert patient.ask(failing(16, away)) == "answer"
+    assert 55 < sum(waits) < 70
+    with pytest.raises(RouteNotFound, match="broker-a had it"):
+        patient.ask(failing(100, away))
+    waits.clear()
+    with pytest.raises(RouteNotFound):
+        patient.ask(failing(1, RouteNotFound("none")))
+    with pytest.raises(RouteNotFound):  # Reads do not wait.
+        Repetition(WRITE_POLICY, sleep=waits.append).ask(failing(1, away))
+    assert waits == []
+
+
 def test_a_topic_that_there_is_not_is_asked_for_once(repetition, waits):
     with pytest.raises(RouteNotFound):
         repetition.ask(failing(1, RouteNotFound("none")))

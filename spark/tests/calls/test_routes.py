@@ -180,7 +180,9 @@ def test_topics_come_page_by_page(serve, routes_of):
 
 def test_queues_to_write_and_whether_groups_are_divided_for_good(serve, routes_of):
     routes = routes_of(serve(NameServer("broker-a", "broker-b")))
-    assert [queue.broker_name[-1] for queue in routes.write_queues("orders")] == list("aaabbb")
+    assert [queue.broker_name[-1] for queue in routes.route("orders").write_queues] == list(
+        "aaabbb"
+    )
     assert not routes.divides_groups("orders")
 
     # One of the brokers that have a part of the order is away.
@@ -216,7 +218,9 @@ def test_routes_outlive_the_name_servers(serve, routes_of, now):
     now[0] += 10 * ROUTE_AGE_S_MAX
     assert set(routes.addresses("orders")) == {"broker-a", "broker-b"}
     assert routes.uncertain_topics() == {"orders"}
-    assert [queue.broker_name[-1] for queue in routes.write_queues("orders")] == list("aaabbb")
+    assert [queue.broker_name[-1] for queue in routes.route("orders").write_queues] == list(
+        "aaabbb"
+    )
     assert name_server.questions == 2, "not asked again and again"
     routes.forget("orders")
     assert set(routes.addresses("orders")) == {"broker-a", "broker-b"}
@@ -284,7 +288,9 @@ def test_a_new_process_takes_what_another_one_was_told(serve, routes_of, local_f
     routes = routes_of(endpoints)
 
     assert set(routes.addresses("orders")) == {"broker-a", "broker-b"}
-    assert [queue.broker_name[-1] for queue in routes.write_queues("orders")] == list("aaabbb")
+    assert [queue.broker_name[-1] for queue in routes.route("orders").write_queues] == list(
+        "aaabbb"
+    )
     assert routes.uncertain_topics() == {"orders"}
     assert set(routes.brokers().addresses) == {"broker-a", "broker-b"}
     assert not routes.brokers().complete

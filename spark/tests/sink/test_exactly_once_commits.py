@@ -7,8 +7,7 @@ import pytest
 
 from ariane_sdk import errors as sdk_errors
 from ariane_sdk.errors import ServiceUnavailable
-from ariane_spark.calls.batch_transactions import Attempt
-from ariane_spark.calls.sink_batches import Sink, SinkBatch, batch_of_options
+from ariane_spark.calls.sink_batches import Attempt, Sink, SinkBatch, batch_of_options
 from ariane_spark.errors import BatchDiffers, CommitRefused, OptionIllegal
 from ariane_spark.options.write_options import WriteOptions, write_options
 from ariane_spark.records.contents import Contents

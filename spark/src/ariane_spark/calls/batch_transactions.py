@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from ariane.broker.v1 import transaction_service_pb2 as transaction
 from ariane.broker.v1.sink_service_pb2 import (
@@ -26,7 +26,7 @@ from ariane_sdk.translation import error_from_rpc
 from ariane_spark.calls.channels import Channels
 from ariane_spark.calls.repetition import Repetition
 from ariane_spark.calls.routes import Routes
-from ariane_spark.calls.sink_batches import Sink, SinkBatch
+from ariane_spark.calls.sink_batches import Attempt, Sink, SinkBatch
 from ariane_spark.errors import FeatureNotAvailable, QueueNotFound
 from ariane_spark.options.options import RequestPolicy
 from ariane_spark.records.contents import Contents
@@ -37,21 +37,6 @@ WRITE_POLICY: Final = RequestPolicy(retries_max=16)
 
 COMMIT_S_MAX: Final = 60.0
 """A large batch takes time until it is completely visible."""
-
-
-class Attempt(NamedTuple):
-    """The staged part of one attempt of a task."""
-
-    partition_id: int
-    """Spark's partition."""
-    token: str
-    """A random name of the attempt."""
-    record_count: int
-    """The number of its messages."""
-    checksum: int
-    """The checksum of its blocks."""
-    broker_name: str
-    """The broker that has it."""
 
 
 class BatchTransactions:
@@ -73,7 +58,7 @@ class BatchTransactions:
             channels: Connections that others use as well; ``None``: its own.
         """
         self._timeout_s = policy.timeout_ms / 1000
-        self._repetition = repetition or Repetition(policy)
+        self._repetition = repetition or Repetition(policy, awaits_topics=True)
         self._channels = channels or Channels()
         self._silent: frozenset[str] = frozenset()
         self._routes = Routes(endpoints, self._channels, timeout_s=self._timeout_s)
@@ -92,11 +77,12 @@ class BatchTransactions:
         Brokers that did not answer when the sink's home was asked for are left out.
 
         Raises:
-            ArianeError: A topic does not exist, or no name server answers.
+            RouteNotFound: No live broker has the topic.
+            ArianeError: A broker of it stays without a primary, or no name server answers.
             QueueNotFound: It has no queue on a broker of the sink.
         """
-        queues = self._repetition.ask(lambda: self._routes.write_queues(topic))
-        found = [queue for queue in queues if sink.has(queue.broker_name)]
+        asker = f"a write to {topic}"
+        found = self._repetition.ask(lambda: self._open_queues(sink, topic), asker=asker)
         brokers = ", ".join(sink.brokers) or "any broker"
         if sink.topic not in {None, topic}:
             # Only brokers of its own topic know a sink; this is the topic of its bad rows.
@@ -220,6 +206,19 @@ class BatchTransactions:
         if failures:
             raise failures[0]
         return committed
+
+    def _open_queues(self, sink: Sink, topic: str) -> list[MessageQueue]:
+        route = self._routes.route(topic)
+        found = [queue for queue in route.write_queues if sink.has(queue.broker_name)]
+        for broker in () if found else route.brokers:
+            if sink.has(broker.broker_name) and not broker.primary_address:
+                self._routes.forget(topic)
+                raise ServiceUnavailable(
+                    f"broker {broker.broker_name} has no primary now, and takes no messages of"
+                    f" {topic}",
+                    retriable=True,
+                )
+        return found
 
     def _find_home(self, sink: Sink) -> str:
         addresses = self._addresses(sink)

@@ -74,6 +74,7 @@ def check_target(given: Mapping[str, str]) -> None:
     Raises:
         ArianeError: No name server answers, now or before; or what answers is none.
         QueueNotFound: Exactly once, a topic does not exist, or takes no messages.
+        RouteNotFound: Exactly once, all brokers of a topic stay away.
     """
     options, access = write_options(without_those_of_spark(given)), given_access(given)
 
@@ -97,6 +98,9 @@ def _check_topics(options: WriteOptions, calls: BatchTransactions) -> None:
         try:
             calls.write_queues(sink, topic)
         except RouteNotFound as error:
+            # Who creates it at other brokers has them write again what its own have committed.
+            if error.may_come_back:
+                raise
             raise QueueNotFound(
                 f"no live broker has topic {topic}, and a write exactly once creates none:"
                 f" ariane topic create {topic}"

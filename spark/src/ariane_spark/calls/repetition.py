@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from ariane_sdk.errors import ArianeError, CallError, NameServersUnreachable
+from ariane_sdk.errors import ArianeError, CallError, NameServersUnreachable, RouteNotFound
 from ariane_spark.options.options import RequestPolicy
 
 WAIT_S_MAX: Final = 5.0
@@ -35,12 +35,24 @@ _AnswerT = TypeVar("_AnswerT")
 
 
 class Repetition:
-    """Repeats calls whose errors are retriable."""
+    """Repeats calls whose errors are retriable.
+
+    Args:
+        policy: How often, and with which waits.
+        awaits_topics: Whether a topic without a route is waited for as well, unless nobody had it:
+            its broker may restart, or its brokers elect a primary.
+        sleep: Waits.
+    """
 
     def __init__(
-        self, policy: RequestPolicy, *, sleep: Callable[[float], None] = time.sleep
+        self,
+        policy: RequestPolicy,
+        *,
+        awaits_topics: bool = False,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._policy = policy
+        self._awaits_topics = awaits_topics
         self._sleep = sleep
 
     def ask(self, question: Callable[[], _AnswerT], *, asker: str = "") -> _AnswerT:
@@ -71,12 +83,16 @@ class Repetition:
                 if strange and failures > STRANGE_REPEATS_MAX:
                     raise
                 rounds = PEER_ROUNDS if _waits_for_peer(error) else 1
-                if not (error.retriable and self.allows(failures, rounds)):
+                if not (self._may_pass(error) and self.allows(failures, rounds)):
                     raise
                 if asker and failures == 1:
                     wait_s = self._wait_s_max(rounds)
                     _log.warning("%s waits up to about %.0f s: %s", asker, wait_s, error)
                 self.wait(failures, error)
+
+    def _may_pass(self, error: ArianeError) -> bool:
+        away = self._awaits_topics and isinstance(error, RouteNotFound) and error.may_come_back
+        return error.retriable or away
 
     def allows(self, failures: int, rounds: int = 1) -> bool:
         """Whether to repeat after a number of failures in a row."""

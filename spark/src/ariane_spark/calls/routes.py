@@ -157,7 +157,7 @@ class Routes:
             RouteNotFound: No live broker has the topic.
             NameServersUnreachable: No name server answered, and no route is known from before.
         """
-        brokers = [each for each in self._route(topic).brokers if each.read_address]
+        brokers = [each for each in self.route(topic).brokers if each.read_address]
         # Whenever it is used: routes of other topics may name others there by now.
         for each in brokers:
             self._channels.expect_broker(each.broker_name, (each.read_address,), each.cluster_name)
@@ -170,16 +170,7 @@ class Routes:
             RouteNotFound: No live broker has the topic.
             NameServersUnreachable: No name server answered, and no route is known from before.
         """
-        return self._route(topic).away_brokers
-
-    def write_queues(self, topic: str) -> Sequence[MessageQueue]:
-        """The writable queues of a topic, sorted by broker and number.
-
-        Raises:
-            RouteNotFound: No live broker has the topic.
-            NameServersUnreachable: No name server answered.
-        """
-        return self._route(topic).write_queues
+        return self.route(topic).away_brokers
 
     def is_closed(self, queue: MessageQueue) -> bool:
         """Whether a queue takes no messages: its broker is drained, or the topic has fewer queues.
@@ -188,7 +179,7 @@ class Routes:
             RouteNotFound: No live broker has the topic.
             NameServersUnreachable: No name server answered, and no route is known from before.
         """
-        broker = self._route(queue.topic).broker(queue.broker_name)
+        broker = self.route(queue.topic).broker(queue.broker_name)
         if broker is None:
             return False
         return not broker.writable or queue.queue_id >= broker.write_queue_count
@@ -201,7 +192,7 @@ class Routes:
             NameServersUnreachable: No name server answered.
             ServiceUnavailable: The topic is of type FIFO, and its division is not known now.
         """
-        route = self._route(topic)
+        route = self.route(topic)
         if route.groups_wait:
             raise ServiceUnavailable(
                 f"no name server tells how the message groups of {topic} are divided",
@@ -216,7 +207,7 @@ class Routes:
             RouteNotFound: No live broker has the topic.
             NameServersUnreachable: No name server answered.
         """
-        route = self._route(topic)
+        route = self.route(topic)
         brokers = {queue.broker_name for queue in (*route.group_queues, *route.write_queues)}
         return (route.ordered or bool(route.queue_order)) and len(brokers) > 1
 
@@ -275,7 +266,13 @@ class Routes:
         if kept is not None:
             self._routes[topic] = kept._replace(good_until_s=float("-inf"))
 
-    def _route(self, topic: str) -> Route:
+    def route(self, topic: str) -> Route:
+        """The route of a topic, as it was at most half a minute ago.
+
+        Raises:
+            RouteNotFound: No live broker has the topic.
+            NameServersUnreachable: No name server answered, and no route is known from before.
+        """
         kept = self._routes.get(topic)
         if kept is None or self._monotonic() >= kept.good_until_s:
             kept = self._routes[topic] = self._ask_route(topic, kept)
@@ -393,8 +390,9 @@ class Routes:
         if early:
             return early
         if not_found:
-            # A name server that has just started may not know; another may.
-            raise min(not_found, key=lambda error: error.retriable)
+            # A name server that has just started may not know; another may. One that has started
+            # lately knows of no broker that was away before.
+            raise min(not_found, key=lambda error: (error.retriable, not error.may_come_back))
         texts = "; ".join(map(str, failures))
         self._name_servers.read_again()
         raise NameServersUnreachable(f"no name server answered: {texts}", retriable=True)

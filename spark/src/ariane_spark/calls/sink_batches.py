@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from pyspark.taskcontext import TaskContext
 
@@ -51,6 +51,21 @@ class SinkBatch:
         if self.is_single:
             return f"write {self.sink.name.removeprefix(f'{WRITE}/')}"
         return f"micro-batch {self.batch_id} of {self.sink.name}"
+
+
+class Attempt(NamedTuple):
+    """The staged part of one attempt of a task."""
+
+    partition_id: int
+    """Spark's partition."""
+    token: str
+    """A random name of the attempt."""
+    record_count: int
+    """The number of its messages."""
+    checksum: int
+    """The checksum of its blocks."""
+    broker_name: str
+    """The broker that has it."""
 
 
 def micro_batch_of_task(context: TaskContext | None) -> MicroBatch | None:

@@ -31,9 +31,10 @@ from pyspark.taskcontext import TaskContext
 from ariane_record.counted import counted
 from ariane_sdk import errors as sdk_errors
 from ariane_sdk.errors import ArianeError
-from ariane_spark.calls.batch_transactions import Attempt, BatchTransactions
+from ariane_spark.calls.batch_transactions import BatchTransactions
 from ariane_spark.calls.connection import connect_transactions_once
 from ariane_spark.calls.sink_batches import (
+    Attempt,
     SinkBatch,
     batch_of_options,
     batch_of_task,

@@ -20,8 +20,8 @@ from ariane.broker.v1.transaction_service_pb2 import StageBatchRecordsRequest
 from ariane_record.single.compression import BodyPacking
 from ariane_sdk import MessageQueue
 from ariane_sdk.errors import CallError, ColumnIllegal
-from ariane_spark.calls.batch_transactions import Attempt, BatchTransactions
-from ariane_spark.calls.sink_batches import SinkBatch
+from ariane_spark.calls.batch_transactions import BatchTransactions
+from ariane_spark.calls.sink_batches import Attempt, SinkBatch
 from ariane_spark.options.write_options import NO_COMPRESSION, BodyCompression
 from ariane_spark.records.bad_rows import BODY_BYTES_MAX
 from ariane_spark.records.rows import TopicRows, row_refusal

@@ -56,6 +56,15 @@ class RouteNotFound(CallError):
 
     reason = "ROUTE_NOT_FOUND"
 
+    @property
+    def may_come_back(self) -> bool:
+        """Whether the topic may exist nevertheless, so that nobody should create it elsewhere.
+
+        Name servers have just started, know the order of its queues, or remember a broker that had
+        it and is away.
+        """
+        return not {"warming_up", "queue_order", "away_brokers"}.isdisjoint(self.metadata)
+
 
 class TopicNotFound(CallError):
     """The broker does not know the topic."""

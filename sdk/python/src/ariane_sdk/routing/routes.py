@@ -346,7 +346,7 @@ class Routes:
     def _note_denial(self, topic: str, unknown: RouteNotFound) -> None:
         """Tell senders that a topic is gone which they cannot write to."""
         known = self.known.get(topic)
-        if known is None or known.write_queues or may_come_back(unknown):
+        if known is None or known.write_queues or unknown.may_come_back:
             return
         if topic not in self._gone:
             logger.info("topic %s, which nobody could write to, is gone: %s", topic, unknown)
@@ -424,15 +424,6 @@ def exists_perhaps(error: RouteNotFound) -> bool:
     """
     fields = error.metadata.keys()
     return "queue_order" in fields or {"warming_up", "unreachable"} <= fields
-
-
-def may_come_back(error: RouteNotFound) -> bool:
-    """Whether a topic that had a route may exist, although name servers have no route of it.
-
-    They have just started, know the order of its queues, or remember a broker that had it and is
-    away.
-    """
-    return not {"warming_up", "queue_order", "away_brokers"}.isdisjoint(error.metadata)
 
 
 def broker_of(routes: Routes, queue: MessageQueue) -> BrokerRoute:
