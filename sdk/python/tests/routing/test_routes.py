@@ -91,6 +91,22 @@ async def test_a_topic_that_no_name_server_knows(world, make_session):
     await session.close()
 
 
+@pytest.mark.parametrize("knows", ["first", "second"])
+async def test_the_name_server_that_knows_who_had_a_topic_is_believed(world, make_session, knows):
+    """One that has started since knows of nobody."""
+    second = await world.add_name_server()
+    knowing = world.name_server if knows == "first" else second
+    knowing.away["refunds"] = "broker-b"
+    session = make_session(world.name_servers, second.address)
+
+    with pytest.raises(errors.RouteNotFound) as unknown:
+        await session.name_servers.get_route("refunds")
+
+    assert unknown.value.may_come_back
+    assert unknown.value.metadata["away_brokers"] == "broker-b"
+    await session.close()
+
+
 async def test_a_route_is_asked_for_once_by_all_who_want_it(world, make_session):
     session = make_session(world.name_servers)
 

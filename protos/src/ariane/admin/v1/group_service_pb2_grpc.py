@@ -155,7 +155,8 @@ class GroupServiceServicer(object):
 
     def ResetGroupOffsets(self, request, context):
         """Sets a group's offsets of one topic anew on all brokers and tells the members, online or not.
-        Errors: GROUP_NOT_FOUND, TOPIC_NOT_FOUND, QUEUE_OFFSET_OUT_OF_RANGE, NAME_SERVERS_UNREACHABLE.
+        Errors: GROUP_NOT_FOUND, TOPIC_NOT_FOUND, ROUTE_NOT_FOUND, QUEUE_OFFSET_OUT_OF_RANGE,
+        NAME_SERVERS_UNREACHABLE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -163,7 +164,7 @@ class GroupServiceServicer(object):
 
     def CloneGroupOffsets(self, request, context):
         """Copies a group's offsets of one topic to another group, on all brokers.
-        Errors: GROUP_NOT_FOUND, TOPIC_NOT_FOUND, NAME_SERVERS_UNREACHABLE.
+        Errors: GROUP_NOT_FOUND, TOPIC_NOT_FOUND, ROUTE_NOT_FOUND, NAME_SERVERS_UNREACHABLE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -69,11 +69,12 @@ class GroupServiceStub:
     """
     ResetGroupOffsets: _grpc.UnaryUnaryMultiCallable[_group_service_pb2.ResetGroupOffsetsRequest, _group_service_pb2.ResetGroupOffsetsResponse]
     """Sets a group's offsets of one topic anew on all brokers and tells the members, online or not.
-    Errors: GROUP_NOT_FOUND, TOPIC_NOT_FOUND, QUEUE_OFFSET_OUT_OF_RANGE, NAME_SERVERS_UNREACHABLE.
+    Errors: GROUP_NOT_FOUND, TOPIC_NOT_FOUND, ROUTE_NOT_FOUND, QUEUE_OFFSET_OUT_OF_RANGE,
+    NAME_SERVERS_UNREACHABLE.
     """
     CloneGroupOffsets: _grpc.UnaryUnaryMultiCallable[_group_service_pb2.CloneGroupOffsetsRequest, _group_service_pb2.CloneGroupOffsetsResponse]
     """Copies a group's offsets of one topic to another group, on all brokers.
-    Errors: GROUP_NOT_FOUND, TOPIC_NOT_FOUND, NAME_SERVERS_UNREACHABLE.
+    Errors: GROUP_NOT_FOUND, TOPIC_NOT_FOUND, ROUTE_NOT_FOUND, NAME_SERVERS_UNREACHABLE.
     """
     DeleteGroupOffsets: _grpc.UnaryUnaryMultiCallable[_group_service_pb2.DeleteGroupOffsetsRequest, _group_service_pb2.DeleteGroupOffsetsResponse]
     """Deletes a group's offsets of one topic on all brokers, also of a topic that is deleted.
@@ -122,11 +123,12 @@ class GroupServiceAsyncStub(GroupServiceStub):
     """
     ResetGroupOffsets: _aio.UnaryUnaryMultiCallable[_group_service_pb2.ResetGroupOffsetsRequest, _group_service_pb2.ResetGroupOffsetsResponse]  # type: ignore[assignment]
     """Sets a group's offsets of one topic anew on all brokers and tells the members, online or not.
-    Errors: GROUP_NOT_FOUND, TOPIC_NOT_FOUND, QUEUE_OFFSET_OUT_OF_RANGE, NAME_SERVERS_UNREACHABLE.
+    Errors: GROUP_NOT_FOUND, TOPIC_NOT_FOUND, ROUTE_NOT_FOUND, QUEUE_OFFSET_OUT_OF_RANGE,
+    NAME_SERVERS_UNREACHABLE.
     """
     CloneGroupOffsets: _aio.UnaryUnaryMultiCallable[_group_service_pb2.CloneGroupOffsetsRequest, _group_service_pb2.CloneGroupOffsetsResponse]  # type: ignore[assignment]
     """Copies a group's offsets of one topic to another group, on all brokers.
-    Errors: GROUP_NOT_FOUND, TOPIC_NOT_FOUND, NAME_SERVERS_UNREACHABLE.
+    Errors: GROUP_NOT_FOUND, TOPIC_NOT_FOUND, ROUTE_NOT_FOUND, NAME_SERVERS_UNREACHABLE.
     """
     DeleteGroupOffsets: _aio.UnaryUnaryMultiCallable[_group_service_pb2.DeleteGroupOffsetsRequest, _group_service_pb2.DeleteGroupOffsetsResponse]  # type: ignore[assignment]
     """Deletes a group's offsets of one topic on all brokers, also of a topic that is deleted.
@@ -220,7 +222,8 @@ class GroupServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_group_service_pb2.ResetGroupOffsetsResponse, _abc.Awaitable[_group_service_pb2.ResetGroupOffsetsResponse]]:
         """Sets a group's offsets of one topic anew on all brokers and tells the members, online or not.
-        Errors: GROUP_NOT_FOUND, TOPIC_NOT_FOUND, QUEUE_OFFSET_OUT_OF_RANGE, NAME_SERVERS_UNREACHABLE.
+        Errors: GROUP_NOT_FOUND, TOPIC_NOT_FOUND, ROUTE_NOT_FOUND, QUEUE_OFFSET_OUT_OF_RANGE,
+        NAME_SERVERS_UNREACHABLE.
         """
 
     @_abc_1.abstractmethod
@@ -230,7 +233,7 @@ class GroupServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_group_service_pb2.CloneGroupOffsetsResponse, _abc.Awaitable[_group_service_pb2.CloneGroupOffsetsResponse]]:
         """Copies a group's offsets of one topic to another group, on all brokers.
-        Errors: GROUP_NOT_FOUND, TOPIC_NOT_FOUND, NAME_SERVERS_UNREACHABLE.
+        Errors: GROUP_NOT_FOUND, TOPIC_NOT_FOUND, ROUTE_NOT_FOUND, NAME_SERVERS_UNREACHABLE.
         """
 
     @_abc_1.abstractmethod

@@ -77,7 +77,8 @@ class MessageServiceServicer(object):
 
     def QueryMessages(self, request, context):
         """Finds messages of a topic by key, by unique id, or by the time they were stored, newest first.
-        Errors: TOPIC_NOT_FOUND, FIELD_INVALID, PAGE_TOKEN_INVALID, NAME_SERVERS_UNREACHABLE.
+        Errors: TOPIC_NOT_FOUND, ROUTE_NOT_FOUND, FIELD_INVALID, PAGE_TOKEN_INVALID,
+        NAME_SERVERS_UNREACHABLE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -40,7 +40,8 @@ class MessageServiceStub:
     """
     QueryMessages: _grpc.UnaryUnaryMultiCallable[_message_service_pb2.QueryMessagesRequest, _message_service_pb2.QueryMessagesResponse]
     """Finds messages of a topic by key, by unique id, or by the time they were stored, newest first.
-    Errors: TOPIC_NOT_FOUND, FIELD_INVALID, PAGE_TOKEN_INVALID, NAME_SERVERS_UNREACHABLE.
+    Errors: TOPIC_NOT_FOUND, ROUTE_NOT_FOUND, FIELD_INVALID, PAGE_TOKEN_INVALID,
+    NAME_SERVERS_UNREACHABLE.
     """
     ListMessageTraces: _grpc.UnaryUnaryMultiCallable[_message_service_pb2.ListMessageTracesRequest, _message_service_pb2.ListMessageTracesResponse]
     """Lists what is known of a message's life: sends, deliveries, outcomes, oldest first. Needs
@@ -73,7 +74,8 @@ class MessageServiceAsyncStub(MessageServiceStub):
     """
     QueryMessages: _aio.UnaryUnaryMultiCallable[_message_service_pb2.QueryMessagesRequest, _message_service_pb2.QueryMessagesResponse]  # type: ignore[assignment]
     """Finds messages of a topic by key, by unique id, or by the time they were stored, newest first.
-    Errors: TOPIC_NOT_FOUND, FIELD_INVALID, PAGE_TOKEN_INVALID, NAME_SERVERS_UNREACHABLE.
+    Errors: TOPIC_NOT_FOUND, ROUTE_NOT_FOUND, FIELD_INVALID, PAGE_TOKEN_INVALID,
+    NAME_SERVERS_UNREACHABLE.
     """
     ListMessageTraces: _aio.UnaryUnaryMultiCallable[_message_service_pb2.ListMessageTracesRequest, _message_service_pb2.ListMessageTracesResponse]  # type: ignore[assignment]
     """Lists what is known of a message's life: sends, deliveries, outcomes, oldest first. Needs
@@ -115,7 +117,8 @@ class MessageServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_message_service_pb2.QueryMessagesResponse, _abc.Awaitable[_message_service_pb2.QueryMessagesResponse]]:
         """Finds messages of a topic by key, by unique id, or by the time they were stored, newest first.
-        Errors: TOPIC_NOT_FOUND, FIELD_INVALID, PAGE_TOKEN_INVALID, NAME_SERVERS_UNREACHABLE.
+        Errors: TOPIC_NOT_FOUND, ROUTE_NOT_FOUND, FIELD_INVALID, PAGE_TOKEN_INVALID,
+        NAME_SERVERS_UNREACHABLE.
         """
 
     @_abc_1.abstractmethod

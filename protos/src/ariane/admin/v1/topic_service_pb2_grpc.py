@@ -95,7 +95,7 @@ class TopicServiceServicer(object):
 
     def GetTopic(self, request, context):
         """Reads one topic with its part on each broker.
-        Errors: TOPIC_NOT_FOUND, NAME_SERVERS_UNREACHABLE.
+        Errors: TOPIC_NOT_FOUND, ROUTE_NOT_FOUND, NAME_SERVERS_UNREACHABLE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -111,7 +111,8 @@ class TopicServiceServicer(object):
 
     def UpdateTopic(self, request, context):
         """Changes a topic on all its brokers, or on the named ones.
-        Errors: TOPIC_NOT_FOUND, TOPIC_RESERVED, FIELD_INVALID, NAME_SERVERS_UNREACHABLE.
+        Errors: TOPIC_NOT_FOUND, ROUTE_NOT_FOUND, TOPIC_RESERVED, FIELD_INVALID,
+        NAME_SERVERS_UNREACHABLE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -129,8 +130,8 @@ class TopicServiceServicer(object):
     def PurgeTopic(self, request, context):
         """Hides the messages that a topic has from every reader, on all its brokers and by the clock of
         each; or shows again what was hidden and is not deleted yet. What is hidden stays hidden.
-        Errors: TOPIC_NOT_FOUND, TOPIC_RESERVED, TOPIC_NOT_READABLE (but an undoing needs no read
-        permission), FIELD_INVALID, NAME_SERVERS_UNREACHABLE.
+        Errors: TOPIC_NOT_FOUND, ROUTE_NOT_FOUND, TOPIC_RESERVED, TOPIC_NOT_READABLE (but an undoing
+        needs no read permission), FIELD_INVALID, NAME_SERVERS_UNREACHABLE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -139,7 +140,7 @@ class TopicServiceServicer(object):
     def UpdateTopicQueueOrder(self, request, context):
         """Fixes among which queues the message groups of a topic are divided: all that are written now.
         Or forgets it. Message groups move by either.
-        Errors: TOPIC_NOT_FOUND, NAME_SERVERS_UNREACHABLE.
+        Errors: TOPIC_NOT_FOUND, ROUTE_NOT_FOUND, NAME_SERVERS_UNREACHABLE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -147,7 +148,7 @@ class TopicServiceServicer(object):
 
     def ListTopicQueues(self, request, context):
         """Lists the queues of a topic with their bounds, by cluster, broker and queue.
-        Errors: TOPIC_NOT_FOUND, PAGE_TOKEN_INVALID, NAME_SERVERS_UNREACHABLE.
+        Errors: TOPIC_NOT_FOUND, ROUTE_NOT_FOUND, PAGE_TOKEN_INVALID, NAME_SERVERS_UNREACHABLE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

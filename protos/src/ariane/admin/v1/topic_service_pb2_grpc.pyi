@@ -43,7 +43,7 @@ class TopicServiceStub:
     """
     GetTopic: _grpc.UnaryUnaryMultiCallable[_topic_service_pb2.GetTopicRequest, _topic_service_pb2.GetTopicResponse]
     """Reads one topic with its part on each broker.
-    Errors: TOPIC_NOT_FOUND, NAME_SERVERS_UNREACHABLE.
+    Errors: TOPIC_NOT_FOUND, ROUTE_NOT_FOUND, NAME_SERVERS_UNREACHABLE.
     """
     ListTopics: _grpc.UnaryUnaryMultiCallable[_topic_service_pb2.ListTopicsRequest, _topic_service_pb2.ListTopicsResponse]
     """Lists topics by name.
@@ -51,7 +51,8 @@ class TopicServiceStub:
     """
     UpdateTopic: _grpc.UnaryUnaryMultiCallable[_topic_service_pb2.UpdateTopicRequest, _topic_service_pb2.UpdateTopicResponse]
     """Changes a topic on all its brokers, or on the named ones.
-    Errors: TOPIC_NOT_FOUND, TOPIC_RESERVED, FIELD_INVALID, NAME_SERVERS_UNREACHABLE.
+    Errors: TOPIC_NOT_FOUND, ROUTE_NOT_FOUND, TOPIC_RESERVED, FIELD_INVALID,
+    NAME_SERVERS_UNREACHABLE.
     """
     DeleteTopic: _grpc.UnaryUnaryMultiCallable[_topic_service_pb2.DeleteTopicRequest, _topic_service_pb2.DeleteTopicResponse]
     """Deletes a topic with its messages from all its brokers, or from the named ones. Where no broker
@@ -61,17 +62,17 @@ class TopicServiceStub:
     PurgeTopic: _grpc.UnaryUnaryMultiCallable[_topic_service_pb2.PurgeTopicRequest, _topic_service_pb2.PurgeTopicResponse]
     """Hides the messages that a topic has from every reader, on all its brokers and by the clock of
     each; or shows again what was hidden and is not deleted yet. What is hidden stays hidden.
-    Errors: TOPIC_NOT_FOUND, TOPIC_RESERVED, TOPIC_NOT_READABLE (but an undoing needs no read
-    permission), FIELD_INVALID, NAME_SERVERS_UNREACHABLE.
+    Errors: TOPIC_NOT_FOUND, ROUTE_NOT_FOUND, TOPIC_RESERVED, TOPIC_NOT_READABLE (but an undoing
+    needs no read permission), FIELD_INVALID, NAME_SERVERS_UNREACHABLE.
     """
     UpdateTopicQueueOrder: _grpc.UnaryUnaryMultiCallable[_topic_service_pb2.UpdateTopicQueueOrderRequest, _topic_service_pb2.UpdateTopicQueueOrderResponse]
     """Fixes among which queues the message groups of a topic are divided: all that are written now.
     Or forgets it. Message groups move by either.
-    Errors: TOPIC_NOT_FOUND, NAME_SERVERS_UNREACHABLE.
+    Errors: TOPIC_NOT_FOUND, ROUTE_NOT_FOUND, NAME_SERVERS_UNREACHABLE.
     """
     ListTopicQueues: _grpc.UnaryUnaryMultiCallable[_topic_service_pb2.ListTopicQueuesRequest, _topic_service_pb2.ListTopicQueuesResponse]
     """Lists the queues of a topic with their bounds, by cluster, broker and queue.
-    Errors: TOPIC_NOT_FOUND, PAGE_TOKEN_INVALID, NAME_SERVERS_UNREACHABLE.
+    Errors: TOPIC_NOT_FOUND, ROUTE_NOT_FOUND, PAGE_TOKEN_INVALID, NAME_SERVERS_UNREACHABLE.
     """
 
 @_typing.type_check_only
@@ -89,7 +90,7 @@ class TopicServiceAsyncStub(TopicServiceStub):
     """
     GetTopic: _aio.UnaryUnaryMultiCallable[_topic_service_pb2.GetTopicRequest, _topic_service_pb2.GetTopicResponse]  # type: ignore[assignment]
     """Reads one topic with its part on each broker.
-    Errors: TOPIC_NOT_FOUND, NAME_SERVERS_UNREACHABLE.
+    Errors: TOPIC_NOT_FOUND, ROUTE_NOT_FOUND, NAME_SERVERS_UNREACHABLE.
     """
     ListTopics: _aio.UnaryUnaryMultiCallable[_topic_service_pb2.ListTopicsRequest, _topic_service_pb2.ListTopicsResponse]  # type: ignore[assignment]
     """Lists topics by name.
@@ -97,7 +98,8 @@ class TopicServiceAsyncStub(TopicServiceStub):
     """
     UpdateTopic: _aio.UnaryUnaryMultiCallable[_topic_service_pb2.UpdateTopicRequest, _topic_service_pb2.UpdateTopicResponse]  # type: ignore[assignment]
     """Changes a topic on all its brokers, or on the named ones.
-    Errors: TOPIC_NOT_FOUND, TOPIC_RESERVED, FIELD_INVALID, NAME_SERVERS_UNREACHABLE.
+    Errors: TOPIC_NOT_FOUND, ROUTE_NOT_FOUND, TOPIC_RESERVED, FIELD_INVALID,
+    NAME_SERVERS_UNREACHABLE.
     """
     DeleteTopic: _aio.UnaryUnaryMultiCallable[_topic_service_pb2.DeleteTopicRequest, _topic_service_pb2.DeleteTopicResponse]  # type: ignore[assignment]
     """Deletes a topic with its messages from all its brokers, or from the named ones. Where no broker
@@ -107,17 +109,17 @@ class TopicServiceAsyncStub(TopicServiceStub):
     PurgeTopic: _aio.UnaryUnaryMultiCallable[_topic_service_pb2.PurgeTopicRequest, _topic_service_pb2.PurgeTopicResponse]  # type: ignore[assignment]
     """Hides the messages that a topic has from every reader, on all its brokers and by the clock of
     each; or shows again what was hidden and is not deleted yet. What is hidden stays hidden.
-    Errors: TOPIC_NOT_FOUND, TOPIC_RESERVED, TOPIC_NOT_READABLE (but an undoing needs no read
-    permission), FIELD_INVALID, NAME_SERVERS_UNREACHABLE.
+    Errors: TOPIC_NOT_FOUND, ROUTE_NOT_FOUND, TOPIC_RESERVED, TOPIC_NOT_READABLE (but an undoing
+    needs no read permission), FIELD_INVALID, NAME_SERVERS_UNREACHABLE.
     """
     UpdateTopicQueueOrder: _aio.UnaryUnaryMultiCallable[_topic_service_pb2.UpdateTopicQueueOrderRequest, _topic_service_pb2.UpdateTopicQueueOrderResponse]  # type: ignore[assignment]
     """Fixes among which queues the message groups of a topic are divided: all that are written now.
     Or forgets it. Message groups move by either.
-    Errors: TOPIC_NOT_FOUND, NAME_SERVERS_UNREACHABLE.
+    Errors: TOPIC_NOT_FOUND, ROUTE_NOT_FOUND, NAME_SERVERS_UNREACHABLE.
     """
     ListTopicQueues: _aio.UnaryUnaryMultiCallable[_topic_service_pb2.ListTopicQueuesRequest, _topic_service_pb2.ListTopicQueuesResponse]  # type: ignore[assignment]
     """Lists the queues of a topic with their bounds, by cluster, broker and queue.
-    Errors: TOPIC_NOT_FOUND, PAGE_TOKEN_INVALID, NAME_SERVERS_UNREACHABLE.
+    Errors: TOPIC_NOT_FOUND, ROUTE_NOT_FOUND, PAGE_TOKEN_INVALID, NAME_SERVERS_UNREACHABLE.
     """
 
 class TopicServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -144,7 +146,7 @@ class TopicServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_topic_service_pb2.GetTopicResponse, _abc.Awaitable[_topic_service_pb2.GetTopicResponse]]:
         """Reads one topic with its part on each broker.
-        Errors: TOPIC_NOT_FOUND, NAME_SERVERS_UNREACHABLE.
+        Errors: TOPIC_NOT_FOUND, ROUTE_NOT_FOUND, NAME_SERVERS_UNREACHABLE.
         """
 
     @_abc_1.abstractmethod
@@ -164,7 +166,8 @@ class TopicServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_topic_service_pb2.UpdateTopicResponse, _abc.Awaitable[_topic_service_pb2.UpdateTopicResponse]]:
         """Changes a topic on all its brokers, or on the named ones.
-        Errors: TOPIC_NOT_FOUND, TOPIC_RESERVED, FIELD_INVALID, NAME_SERVERS_UNREACHABLE.
+        Errors: TOPIC_NOT_FOUND, ROUTE_NOT_FOUND, TOPIC_RESERVED, FIELD_INVALID,
+        NAME_SERVERS_UNREACHABLE.
         """
 
     @_abc_1.abstractmethod
@@ -186,8 +189,8 @@ class TopicServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_topic_service_pb2.PurgeTopicResponse, _abc.Awaitable[_topic_service_pb2.PurgeTopicResponse]]:
         """Hides the messages that a topic has from every reader, on all its brokers and by the clock of
         each; or shows again what was hidden and is not deleted yet. What is hidden stays hidden.
-        Errors: TOPIC_NOT_FOUND, TOPIC_RESERVED, TOPIC_NOT_READABLE (but an undoing needs no read
-        permission), FIELD_INVALID, NAME_SERVERS_UNREACHABLE.
+        Errors: TOPIC_NOT_FOUND, ROUTE_NOT_FOUND, TOPIC_RESERVED, TOPIC_NOT_READABLE (but an undoing
+        needs no read permission), FIELD_INVALID, NAME_SERVERS_UNREACHABLE.
         """
 
     @_abc_1.abstractmethod
@@ -198,7 +201,7 @@ class TopicServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_topic_service_pb2.UpdateTopicQueueOrderResponse, _abc.Awaitable[_topic_service_pb2.UpdateTopicQueueOrderResponse]]:
         """Fixes among which queues the message groups of a topic are divided: all that are written now.
         Or forgets it. Message groups move by either.
-        Errors: TOPIC_NOT_FOUND, NAME_SERVERS_UNREACHABLE.
+        Errors: TOPIC_NOT_FOUND, ROUTE_NOT_FOUND, NAME_SERVERS_UNREACHABLE.
         """
 
     @_abc_1.abstractmethod
@@ -208,7 +211,7 @@ class TopicServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_topic_service_pb2.ListTopicQueuesResponse, _abc.Awaitable[_topic_service_pb2.ListTopicQueuesResponse]]:
         """Lists the queues of a topic with their bounds, by cluster, broker and queue.
-        Errors: TOPIC_NOT_FOUND, PAGE_TOKEN_INVALID, NAME_SERVERS_UNREACHABLE.
+        Errors: TOPIC_NOT_FOUND, ROUTE_NOT_FOUND, PAGE_TOKEN_INVALID, NAME_SERVERS_UNREACHABLE.
         """
 
 def add_TopicServiceServicer_to_server(servicer: TopicServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -316,6 +316,10 @@ def _tells_all(answer: GetRouteResponse) -> bool:
     return not answer.warming_up and not order_missing
 
 
-def _weight(error: RouteNotFound) -> tuple[bool, bool]:
-    """Sorts refusals: one that knows the topic exists weighs most, one during warm-up least."""
-    return "queue_order" in error.metadata, "warming_up" not in error.metadata
+def _weight(error: RouteNotFound) -> tuple[bool, bool, bool]:
+    """Sorts refusals: one that knows the topic exists weighs most, one during warm-up least.
+
+    Of others, one that knows who had the topic: a name server that has started since does not.
+    """
+    known = error.metadata
+    return "queue_order" in known, "warming_up" not in known, "away_brokers" in known

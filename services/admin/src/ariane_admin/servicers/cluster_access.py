@@ -143,10 +143,13 @@ class ClusterAccess:
 
         Raises:
             ServiceError: TOPIC_NOT_FOUND.
+            RouteNotFound: Brokers that have it may come back.
         """
         try:
             return self.asking(await self.doors.primaries_of(topic))
         except RouteNotFound as error:
+            if error.may_come_back:
+                raise
             raise topic_not_found(topic) from error
 
     def asking(self, brokers: Sequence[LiveBroker]) -> Answers:

@@ -91,6 +91,8 @@ class TopicServicer(TopicServiceServicer):
         try:
             topic.queue_order = (await self._doors.client.route(request.topic)).queue_order
         except RouteNotFound as error:
+            if error.may_come_back:
+                raise
             raise topic_not_found(request.topic) from error
         return topic_pb.GetTopicResponse(topic=topic, silent_brokers=self._cluster.silent(answers))
 
@@ -209,6 +211,8 @@ class TopicServicer(TopicServiceServicer):
             else:
                 route = await client.keep_queue_order(request.topic)
         except RouteNotFound as error:
+            if error.may_come_back:
+                raise
             raise topic_not_found(request.topic) from error
         return topic_pb.UpdateTopicQueueOrderResponse(queue_order=route.queue_order)
 

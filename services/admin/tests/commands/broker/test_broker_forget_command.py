@@ -63,6 +63,23 @@ def away(channel):
     return [one.broker_name for one in answer.away_brokers]
 
 
+@pytest.mark.parametrize("command", ["show", "update", "order"])
+def test_a_topic_of_a_broker_that_is_away_is_not_said_to_be_missing(
+    cluster, admin_beside, ariane, channels, command
+):
+    for channel in channels:
+        come(channel)
+        go(channel)
+    flags = ("--queues", "2") if command == "update" else ()
+    said = ariane("topic", command, TOPICS[0], *flags, status=ExitStatus.NOT_FOUND)
+    assert "broker-gone had it and may come back" in said
+    # Not by admin, which would note it.
+    main(("broker", "forget", "broker-gone", "--yes", "--name-servers", cluster.name_servers))
+    said = ariane("topic", command, TOPICS[0], *flags, status=ExitStatus.NOT_FOUND)
+    assert "no live broker carries topic" in said
+    assert "broker-gone" not in said
+
+
 def test_a_broker_that_has_left_for_good_is_forgotten(admin_beside, ariane, ariane_json, channels):
     first, second = channels
     for channel in channels:
