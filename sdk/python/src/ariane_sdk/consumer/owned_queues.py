@@ -343,10 +343,10 @@ class OwnedQueues:
         await asyncio.gather(*self._releases.values(), return_exceptions=True)
         try:
             await self.store(durable=True)
-            for owned in [each for each in self._owned.values() if each.replica_begin is not None]:
-                await self._last_offsets.store(owned, owned.done_offset)
         except ArianeError as error:
             logger.warning("the last offsets of group %s are not stored: %s", self._group, error)
+        for owned in [each for each in self._owned.values() if each.replica_begin is not None]:
+            await self._last_offsets.store(owned, owned.done_offset)
         self._owned.clear()
         if self._locks is not None:
             await self._locks.give_back_all()

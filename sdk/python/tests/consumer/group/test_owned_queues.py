@@ -443,6 +443,26 @@ async def test_what_a_replica_gave_is_stored_by_who_closes_too(make_owned):
     assert place.keeping.offsets[Q0] == QueuePosition(9, 0)
 
 
+async def test_what_a_replica_gave_is_stored_although_another_broker_is_away(make_owned):
+    place = make_owned()
+    place.owned.change_to({Q0}, handover_s=0)
+    await wait_until(lambda: place.owned.queues == {Q0})
+    work = place.works[0]
+    work.log_epoch, work.replica_begin, work.begin_offset = 11, 7, 9
+    work.finish.set()
+    store = place.keeping.store
+
+    async def fail_together(broker, offsets, *, durable=False, **how):
+        if durable:
+            raise errors.ServiceUnavailable("away", retriable=True)
+        return await store(broker, offsets, **how)
+
+    place.keeping.store = fail_together
+    await place.owned.close()
+
+    assert place.keeping.offsets[Q0] == QueuePosition(9, 0)
+
+
 async def test_nothing_that_a_replica_gave_is_stored_where_the_primary_has_lost_what_was_before(
     make_owned,
 ):

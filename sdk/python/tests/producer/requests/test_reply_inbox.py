@@ -10,7 +10,9 @@ from google.rpc.status_pb2 import Status
 
 from ariane.broker.v1.pull_service_pb2 import PullRecordsResponse, QueueRecords
 from ariane_sdk.client.queue_position import QueuePosition
-from ariane_sdk.producer.requests.request_reply import ReplyInbox
+from ariane_sdk.errors import RouteNotFound, SendError, ServiceUnavailable
+from ariane_sdk.message import Message
+from ariane_sdk.producer.requests.request_reply import ReplyInbox, Requests
 from ariane_sdk.runtime.clock import SystemClock
 
 
@@ -72,3 +74,54 @@ async def test_a_queue_that_lost_its_end_is_read_on_from_there(refusal, goes_on)
         for _ in range(3):
             await inbox._pull("replies", "broker-a", offsets, 1.0)
     assert broker.asked == [(5, 7), goes_on, (9, 8)]
+
+
+class UnknownTopic:
+    """Routes and name servers that hear late of a reply topic; they know no broker to make it."""
+
+    def __init__(self, unknown_count):
+        self.unknown_count = unknown_count
+
+    def on_change(self, _told):
+        pass
+
+    async def get(self, _topic):
+        raise RouteNotFound("unknown")
+
+    async def get_for_send(self, _topic):
+        return SimpleNamespace(brokers=[SimpleNamespace(cluster_name="c")])
+
+    async def refresh(self, topic):
+        self.unknown_count -= 1
+        if self.unknown_count >= 0:
+            await self.get(topic)
+        return SimpleNamespace(brokers=[])
+
+    async def list_brokers(self, _cluster_name):
+        return []
+
+
+def inbox_of(routes):
+    connections = SimpleNamespace(topics=None)
+    session = SimpleNamespace(routes=routes, name_servers=routes, connections=connections)
+    return ReplyInbox(session, client_id="me", timeout_s=60.0, clock=SystemClock())
+
+
+async def test_a_reply_topic_that_was_just_made_is_waited_for():
+    routes = UnknownTopic(unknown_count=2)
+    async with asyncio.timeout(30):
+        await inbox_of(routes).listen("c", "c_REPLY_TOPIC")
+    assert routes.unknown_count < 0
+
+
+async def test_a_request_whose_reply_topic_cannot_be_made_was_surely_not_sent():
+    routes = UnknownTopic(unknown_count=0)
+
+    async def fail(_cluster_name):
+        raise ServiceUnavailable("broken", outcome_unknown=True)
+
+    routes.list_brokers = fail
+    requests = Requests(routes, inbox_of(routes), clock=SystemClock(), new_unique_id=str)
+    with pytest.raises(SendError) as refused:
+        await requests.request(Message("orders", b"why?"), None, 30)
+    assert not refused.value.outcome_unknown

@@ -56,6 +56,7 @@ class Attachments:
         self._holds = holds
         self._by_broker: dict[str, Attachment] = {}
         self._farewells: dict[asyncio.Task[None], None] = {}
+        self._closed = False
 
     @property
     def broker_names(self) -> Collection[str]:
@@ -80,8 +81,11 @@ class Attachments:
     def follow(self, routes: Iterable[Route]) -> None:
         """Attach to the brokers of these routes, and leave brokers that are in none, or moved.
 
-        If routes name different addresses of a broker, the first one counts.
+        If routes name different addresses of a broker, the first one counts. After ``close`` it
+        does nothing: nobody would close what it made.
         """
+        if self._closed:
+            return
         wanted: dict[str, str] = {}
         for broker in (broker for route in routes for broker in route.brokers):
             if broker.read_address:
@@ -148,6 +152,7 @@ class Attachments:
 
     async def close(self) -> None:
         """Detach from all brokers."""
+        self._closed = True
         await asyncio.gather(
             *(attachment.close(GOODBYE_TIMEOUT_S) for attachment in self._by_broker.values()),
             *self._farewells,

@@ -55,9 +55,11 @@ from ariane_sdk.errors import (
 )
 from ariane_sdk.message import Message, ReceivedMessage, SendResult, SystemMessage
 from ariane_sdk.message_queue import MessageQueue
+from ariane_sdk.net.backoff import Backoff
 from ariane_sdk.net.error_copy import error_copy
 from ariane_sdk.net.status import error_from_status
 from ariane_sdk.net.timestamps import duration_from
+from ariane_sdk.routing.failover import REPEAT_S_MAX, REPEAT_S_MIN
 from ariane_sdk.routing.route import PRIMARY_ID, BrokerRoute, Route
 from ariane_sdk.routing.routes import Routes
 from ariane_sdk.runtime.clock import Clock
@@ -128,8 +130,20 @@ class ReplyInbox:
             route = await routes.get(topic)
         except RouteNotFound:
             await self._create(cluster_name, topic)
-            route = await routes.refresh(topic)
+            route = await self._new_route(topic)
         await asyncio.gather(*(self._begin(topic, broker) for broker in route.brokers))
+
+    async def _new_route(self, topic: str) -> Route:
+        """Wait for the route of a topic that was made: name servers may hear of it later."""
+        deadline_s = self._clock.monotonic_s() + self._timeout_s
+        backoff = Backoff(REPEAT_S_MIN, REPEAT_S_MAX)
+        while True:
+            try:
+                return await self._session.routes.refresh(topic)
+            except RouteNotFound:
+                if self._clock.monotonic_s() >= deadline_s:
+                    raise
+                await self._clock.sleep(backoff.next_s())
 
     async def _create(self, cluster_name: str, topic: str) -> None:
         wanted = Topic(topic=topic, read_queue_count=1, write_queue_count=1)
@@ -323,7 +337,9 @@ class Requests:
                 cluster_name = route.brokers[0].cluster_name
                 await self._inbox.listen(cluster_name, reply_topic(cluster_name))
         except CallError as error:
-            raise error_copy(error, SendError) from error
+            failure = error_copy(error, SendError)
+            failure.outcome_unknown = False  # Nothing was sent.
+            raise failure from error
         except TimeoutError:
             raise RequestTimeout(
                 f"not ready to get a reply within {timeout_s:g} s; the request was not sent",
