@@ -44,6 +44,7 @@ WORDS: Final[dict[str, Any]] = {
     "fail": 0,
     "take_ms": 0,
     "answer": "unknown",
+    "at_once": False,
 }
 """What a command says where a test says nothing."""
 

@@ -3,7 +3,8 @@
 Java's are classes of the jar and run as they are: a file of hosts leads to our gateway from the
 host that they name. Those of Go are built from the sources in the module, with our address, topics
 and groups where theirs have placeholders; those of Rust from the sources in the crate, with our
-address. The packages for Python and Node have none.
+address. The packages for Python and Node have none: README.md says which test makes the calls of
+those in their repository, and what no other test does is done here.
 """
 
 from __future__ import annotations
@@ -23,7 +24,18 @@ from typing import Any
 import pytest
 from actors import started
 from official import OFFICIAL, run
-from stage import PATIENCE_S, Actor, Stage, gateway_process, message, receive, text
+from stage import (
+    PATIENCE_S,
+    Actor,
+    Stage,
+    as_received,
+    check_received,
+    gateway_process,
+    hear,
+    message,
+    receive,
+    text,
+)
 
 from ariane_servicekit import Address
 from ariane_servicekit.running.processes import ServiceProcess
@@ -259,3 +271,27 @@ def test_an_example_of_rust_consumes(rust_examples, stage, examples_gateway, our
     said = (tmp_path / "out").read_text()
     assert "receive message" in said
     assert "ack message" not in said  # It says so only if one fails.
+
+
+def test_the_asynchronous_calls_of_python(stage, actor):
+    python, topic = actor("python"), stage.topic("python-at-once")
+    said = [message(topic, f"{n}", tag="tag", keys=["keys"]) for n in range(COUNT)]
+    receipts = python.ask("send", topic=topic, messages=said, at_once=True)
+    sent = [as_received(each, r["id"]) for each, r in zip(said, receipts, strict=True)]
+    came = receive(python, COUNT, topic=topic, group=topic, at_once=True)
+    check_received(python, came, sent)
+    wait_until_consumed(stage, topic, topic)
+
+
+def test_a_listener_of_node_hears_message_groups_at_once(stage, actor):
+    """Each in its own order."""
+    node, topic = actor("node"), stage.topic("node-at-once", queues=1, fifo=True)
+    group = stage.group(topic, in_order=True)
+    said = [message(topic, f"{n}", group=f"{n % 2}") for n in range(COUNT)]
+    node.ask("send", topic=topic, messages=said)
+    node.ask("listen", topic=topic, group=group, at_once=True, take_ms=50)
+    heard = [int(text(each)) for each in hear(node, group, lambda heard: len(heard) >= COUNT)]
+    wait_until_consumed(stage, topic, group)
+    node.ask("leave", group=group)
+    for first in (0, 1):
+        assert [n for n in heard if n % 2 == first] == list(range(first, COUNT, 2))

@@ -59,9 +59,7 @@ function producer(asked) {
 }
 
 function subscriptions(asked) {
-  const filter = asked.sql
-    ? new FilterExpression(asked.sql, SQL)
-    : new FilterExpression(asked.tags || "*");
+  const filter = asked.sql ? new FilterExpression(asked.sql, SQL) : asked.tags || "*";
   return new Map([[asked.topic, filter]]);
 }
 
@@ -74,7 +72,7 @@ function sent(said) {
     properties,
     ...(said.tag ? { tag: said.tag } : {}),
     ...(said.group ? { messageGroup: said.group } : {}),
-    ...(said.deliver_in_ms ? { delay: said.deliver_in_ms } : {}),
+    ...(said.deliver_in_ms ? { deliveryTimestamp: new Date(Date.now() + said.deliver_in_ms) } : {}),
     ...(said.priority === null ? {} : { priority: said.priority }),
   };
 }
@@ -164,6 +162,7 @@ const commands = {
         subscriptions: subscriptions(asked),
         messageListener,
         longPollingTimeout: AWAIT_MS,
+        enableFifoConsumeAccelerator: asked.at_once,
       });
       await found.consumer.startup();
       return found;

@@ -95,7 +95,12 @@ class Driver:
 
     def do_send(self, asked: dict[str, Any]) -> Any:
         producer, _ = self.producer(asked)
-        receipts = [producer.send(sent(each)) for each in asked["messages"]]
+        messages = [sent(each) for each in asked["messages"]]
+        if asked["at_once"]:
+            under_way = [producer.send_async(each) for each in messages]
+            receipts = [each.result() for each in under_way]
+        else:
+            receipts = [producer.send(each) for each in messages]
         return [{"id": each.message_id, "recall": handle(each)} for each in receipts]
 
     def do_recall(self, asked: dict[str, Any]) -> Any:
@@ -105,7 +110,11 @@ class Driver:
 
     def do_receive(self, asked: dict[str, Any]) -> Any:
         consumer = self.client(("simple", asked["group"]), lambda: self.simple(asked))
-        found = consumer.receive(asked["max"], asked["invisible_ms"] // 1000) or []
+        words = asked["max"], asked["invisible_ms"] // 1000
+        if asked["at_once"]:
+            found = consumer.receive_async(*words).result() or []
+        else:
+            found = consumer.receive(*words) or []
         with self.lock:
             first = len(self.deliveries)
             self.deliveries += [(consumer, each) for each in found]
