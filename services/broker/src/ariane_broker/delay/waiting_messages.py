@@ -96,13 +96,13 @@ class WaitingMessages:
         for level in (0, *self.levels.levels):
             if level < begin.level:
                 continue
-            place = begin if level == begin.level else Place(level, 0)
+            place: Place | None = begin if level == begin.level else Place(level, 0)
             while place is not None:
                 if len(found) >= count_max or text_bytes >= SLICE_BYTES or slices >= SLICES_MAX:
                     return found, place
                 look = partial(self._slice, place, topic, count_max - len(found))
-                some, place = await self.cold_reads.run(QUERIES, look)
-                found += some
+                some, behind = await self.cold_reads.run(QUERIES, look)
+                found, place = found + some, behind
                 text_bytes += sum(len(each.tag) + sum(map(len, each.keys)) for each in some)
                 slices += 1
                 await asyncio.sleep(0)
