@@ -1,7 +1,9 @@
 """Which single messages wait for their time: listed by topic, page by page."""
 
 import asyncio
+import json
 import time
+from base64 import urlsafe_b64encode
 
 import numpy as np
 
@@ -93,6 +95,10 @@ async def test_pages_lose_nothing_wherever_they_end(running, monkeypatch):
         assert await waiting(broker, "orders", 3) != await waiting(broker, "others", 3)
 
 
+def token(*place):
+    return urlsafe_b64encode(json.dumps(["delayed:orders", *place]).encode()).decode()
+
+
 async def test_topics_and_tokens_that_make_no_sense(running, refused):
     async with running() as broker:
         await broker.create_topic("orders")
@@ -104,3 +110,8 @@ async def test_topics_and_tokens_that_make_no_sense(running, refused):
         ):
             request = query_pb.ListDelayedMessagesRequest(**fields)
             assert (await refused(broker.queries.ListDelayedMessages(request))).reason == reason
+        await broker.store("orders", [b"x"], delivery_times_ms=times(HOUR_MS))
+        # Tokens of one's own making lead nowhere, or to what waits.
+        for place, count in (((0, -1), 1), ((-1, 9), 1), ((0, 1 << 80), 0), ((1 << 80, 0), 0)):
+            request = query_pb.ListDelayedMessagesRequest(topic="orders", page_token=token(*place))
+            assert len((await broker.queries.ListDelayedMessages(request)).messages) == count

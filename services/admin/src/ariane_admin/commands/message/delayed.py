@@ -22,6 +22,7 @@ from ariane_sdk import LiveBroker
 _COLUMNS = ("broker", "level", "delay", "messages", "next_due")
 _MESSAGE_COLUMNS = ("due", "broker", "level", "tag", "keys", "unique_id", "recall_handle")
 _COUNT_MAX = 1_000_000
+_PAGE_SIZE_MAX = 1000
 
 
 @click.command("delayed")
@@ -31,7 +32,7 @@ _COUNT_MAX = 1_000_000
     type=click.IntRange(1, _COUNT_MAX),
     default=100,
     show_default=True,
-    help="Maximum number of messages to list.",
+    help="Maximum number of messages to list with --topic.",
 )
 @question_options
 def delayed(*, topic: str | None, count: int, name_servers: str, output: Output) -> int:
@@ -86,7 +87,8 @@ async def _waiting(name_servers: str, topic: str, count: int) -> tuple[Questions
         async def at(broker: LiveBroker) -> list[Row]:
             stub = asked.doors.queries(broker.address)
             found: list[Row] = []
-            request = query_pb.ListDelayedMessagesRequest(topic=topic)
+            page_size = min(count + 1, _PAGE_SIZE_MAX)
+            request = query_pb.ListDelayedMessagesRequest(topic=topic, page_size=page_size)
             while len(found) <= count:
                 page = await answer_from(broker, stub.ListDelayedMessages, request)
                 found += (_message_row(each, broker.broker_name) for each in page.messages)
