@@ -11,13 +11,14 @@ from tools import clients
 
 TESTS = {
     # The race detector needs a C compiler.
-    "go": ["go", "test", *(["-race"] if shutil.which("gcc") else []), "./ariane"],
+    "go": ["go", "test", *(["-race"] if shutil.which("gcc") else []), "./..."],
     "java": ["mvn", "-q", "-B", "surefire:test"],
     "typescript": [
         *("node", "--expose-gc", "--test"),
         *(
             f"dist/test/{name}.test.js"
             for name in (
+                "admin",
                 "client",
                 "errors",
                 "opentelemetry",

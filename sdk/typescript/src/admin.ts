@@ -1,5 +1,6 @@
+import { hostname, userInfo } from "node:os";
 import type { Client, Stub, StubClass, Unary } from "./client.js";
-import { errorOfStatus } from "./errors.js";
+import { errorOf, errorOfStatus } from "./errors.js";
 import type { BrokerOutcome } from "./generated/ariane/admin/v1/cluster_service.js";
 import {
   type ClusterGroup, CreateGroupRequest, GroupServiceClient, ResetGroupOffsetsRequest, UpdateGroupRequest,
@@ -13,6 +14,7 @@ import type { ConsumerGroupChange } from "./generated/ariane/broker/v1/group_ser
 import type { MessageType } from "./generated/ariane/common/v1/message.js";
 import type { CallSettings } from "./limit.js";
 import { timestampOf } from "./message.js";
+import { isAddress } from "./sources.js";
 
 /** What a topic is made with, or what changes of it. */
 export interface TopicSettings {
@@ -38,24 +40,32 @@ interface Page {
   silentBrokers: SilentBroker[];
 }
 
+/** What brokers said of their part of a change. */
+interface Outcomes {
+  outcomes: BrokerOutcome[];
+}
+
 const PAGE_SIZE = 1000;
+const CLAIMED_USER = "x-ariane-claimed-user";
 /** How long admin takes for an answer that needs brokers, which are asked at most so long. */
 const ANSWER_MS = 10_000;
 
 /**
- * Topics and groups made, changed and shown, by admin. Nothing is repeated: a change that failed on one broker throws,
- * and does what is missing when it is asked for again.
+ * Topics and groups made, changed and shown, by admin. Nothing is repeated: a change that failed on some brokers throws
+ * what one of them said, with an unknown outcome, for the others have made it; asked for again, it does what is missing.
  */
 export class Admin {
   /** Ask the admin at an address, "host:port". */
-  constructor(private readonly client: Client, private readonly address: string) {}
+  constructor(private readonly client: Client, private readonly address: string) {
+    if (!isAddress(address)) throw new TypeError(`admin ${JSON.stringify(address)}: host:port is expected, as in 127.0.0.1:9881`);
+  }
 
   /** Create a topic on every primary; TOPIC_EXISTS where all have it. */
   async createTopic(topic: string, settings: TopicSettings = {}, call?: CallSettings): Promise<void> {
     const { queues = 0, type, attributes = {} } = settings;
     const made = { topic, readQueueCount: queues, writeQueueCount: queues, messageType: type, attributes };
     const request = CreateTopicRequest.fromPartial({ topic: made });
-    checked(await this.ask(TopicServiceClient, (s) => s.createTopic, request, call));
+    await this.change(TopicServiceClient, (s) => s.createTopic, request, call);
   }
 
   async updateTopic(topic: string, change: TopicSettings, call?: CallSettings): Promise<void> {
@@ -63,12 +73,12 @@ export class Admin {
     const request = UpdateTopicRequest.fromPartial({
       topic, readQueueCount: queues, writeQueueCount: queues, messageType, attributes,
     });
-    checked(await this.ask(TopicServiceClient, (s) => s.updateTopic, request, call));
+    await this.change(TopicServiceClient, (s) => s.updateTopic, request, call);
   }
 
   /** Delete a topic with its messages. */
   async deleteTopic(topic: string, call?: CallSettings): Promise<void> {
-    checked(await this.ask(TopicServiceClient, (s) => s.deleteTopic, { topic, brokerNames: [] }, call));
+    await this.change(TopicServiceClient, (s) => s.deleteTopic, { topic, brokerNames: [] }, call);
   }
 
   async topic(topic: string, call?: CallSettings): Promise<Found<ClusterTopic>> {
@@ -88,18 +98,18 @@ export class Admin {
   /** Create a group on every primary; GROUP_EXISTS where all have it. */
   async createGroup(group: string, settings: GroupSettings = {}, call?: CallSettings): Promise<void> {
     const request = CreateGroupRequest.fromPartial({ group: { ...settings, consumerGroup: group } });
-    checked(await this.ask(GroupServiceClient, (s) => s.createGroup, request, call));
+    await this.change(GroupServiceClient, (s) => s.createGroup, request, call);
   }
 
   async updateGroup(group: string, change: GroupSettings, call?: CallSettings): Promise<void> {
     const request = UpdateGroupRequest.fromPartial({ group: { ...change, consumerGroup: group } });
-    checked(await this.ask(GroupServiceClient, (s) => s.updateGroup, request, call));
+    await this.change(GroupServiceClient, (s) => s.updateGroup, request, call);
   }
 
   /** Delete a group with its offsets and its dead letters. */
   async deleteGroup(group: string, call?: CallSettings): Promise<void> {
     const request = { consumerGroup: group, keepDeadLetters: false };
-    checked(await this.ask(GroupServiceClient, (s) => s.deleteGroup, request, call));
+    await this.change(GroupServiceClient, (s) => s.deleteGroup, request, call);
   }
 
   async group(group: string, call?: CallSettings): Promise<Found<ClusterGroup>> {
@@ -129,10 +139,34 @@ export class Admin {
   async resetOffsets(group: string, topic: string, to: "earliest" | "latest" | Date, call?: CallSettings): Promise<void> {
     const target = to instanceof Date ? { time: timestampOf(to) } : { earliest: to === "earliest" };
     const request = ResetGroupOffsetsRequest.fromPartial({ consumerGroup: group, topic, ...target });
-    checked(await this.ask(GroupServiceClient, (s) => s.resetGroupOffsets, request, call));
+    await this.change(GroupServiceClient, (s) => s.resetGroupOffsets, request, call);
   }
 
-  private ask<S extends Stub, Q, A>(
+  /** Ask for what changes nothing. */
+  private async ask<S extends Stub, Q, A>(
+    kind: StubClass<S>, method: (stub: S) => Unary<Q, A>, request: Q, call?: CallSettings,
+  ): Promise<A> {
+    try {
+      return await this.once(kind, method, request, call);
+    } catch (error) {
+      throw Object.assign(errorOf(error), { outcomeUnknown: false });
+    }
+  }
+
+  /** Ask for a change, in the name of the local user: an open cluster notes it in its audit trail. */
+  private async change<S extends Stub, Q>(
+    kind: StubClass<S>, method: (stub: S) => Unary<Q, Outcomes>, request: Q, call?: CallSettings,
+  ): Promise<void> {
+    const claiming = (stub: S): Unary<Q, Outcomes> => (asked, metadata, options, answer) => {
+      metadata.set(CLAIMED_USER, localUser());
+      return method(stub).call(stub, asked, metadata, options, answer);
+    };
+    const { outcomes } = await this.once(kind, claiming, request, call);
+    const failed = outcomes.find((each) => each.error);
+    if (failed) throw Object.assign(errorOfStatus(failed.error!, `broker ${failed.brokerName}`), { outcomeUnknown: true });
+  }
+
+  private once<S extends Stub, Q, A>(
     kind: StubClass<S>, method: (stub: S) => Unary<Q, A>, request: Q, call?: CallSettings,
   ): Promise<A> {
     const { address } = this;
@@ -141,10 +175,14 @@ export class Admin {
   }
 }
 
-/** Throw what a broker said that did not do its part. */
-function checked({ outcomes }: { outcomes: BrokerOutcome[] }): void {
-  const failed = outcomes.find((each) => each.error);
-  if (failed) throw errorOfStatus(failed.error!, `broker ${failed.brokerName}`);
+function localUser(): string {
+  let name = "somebody";
+  try {
+    name = userInfo().username;
+  } catch {
+    // This machine has no name for who runs it.
+  }
+  return `${name}@${hostname()}`.replace(/[^ -~]/g, "?");
 }
 
 /** All pages of a list. */

@@ -15,8 +15,8 @@ interface Single<P> {
   /** Where it would go if it were alone. */
   place: P;
   limit: Limit;
-  /** Whether it shares a call in flight. */
-  shared: boolean;
+  /** Whether it waits for a call, shares one in flight, is alone in one, or is given up. */
+  state: "waits" | "shared" | "alone" | "over";
   resolve(receipt: Receipt): void;
   reject(error: unknown): void;
 }
@@ -43,11 +43,12 @@ export class Gathering<P extends { queueId: number }> {
   /** Send a message, with others where there are some. */
   add(place: P, message: WireMessage, limit: Limit): Promise<Receipt> {
     return new Promise((resolve, reject) => {
-      const single = {
+      limit.check();
+      const single: Single<P> = {
         message,
         place,
         limit,
-        shared: false,
+        state: "waits",
         resolve: (receipt: Receipt) => (stop(), resolve(receipt)),
         reject: (error: unknown) => (stop(), reject(error)),
       };
@@ -59,10 +60,11 @@ export class Gathering<P extends { queueId: number }> {
 
   /** End the wait of a message. One that is alone in its call ends with that, which knows its outcome better. */
   private giveUp(single: Single<P>, failure: ArianeError): void {
+    if (single.state === "alone") return;
+    failure.outcomeUnknown = single.state === "shared";
+    single.state = "over";
     const place = this.waiting.indexOf(single);
     if (place >= 0) this.waiting.splice(place, 1);
-    else if (single.shared) failure.outcomeUnknown = true;
-    else return;
     single.reject(failure);
   }
 
@@ -113,7 +115,7 @@ export class Gathering<P extends { queueId: number }> {
     const alone = singles.length === 1;
     // The call lasts as long as somebody waits for it; each ends its own wait before.
     const limit = alone ? singles[0]!.limit : new Limit(Math.max(...singles.map((each) => each.limit.leftMs)));
-    for (const each of singles) each.shared = !alone;
+    for (const each of singles) each.state = alone ? "alone" : "shared";
     try {
       const receipts = await this.call(place, singles.map((each) => each.message), limit);
       this.answersLate = receipts[0]!.level > AcknowledgedLevel.ACKNOWLEDGED_LEVEL_MEMORY;
@@ -125,8 +127,9 @@ export class Gathering<P extends { queueId: number }> {
         return;
       }
       // One of them may be refused and not the others.
-      for (const each of singles) each.shared = false;
-      for (const each of singles) await this.settle([each], each.place);
+      const left = singles.filter((each) => each.state !== "over");
+      for (const each of left) each.state = "waits";
+      for (const each of left) if (each.state === "waits") await this.settle([each], each.place);
     }
   }
 }

@@ -10,7 +10,7 @@ export interface CallSettings {
 }
 
 /** Timers of Node.js count no further. */
-export const MS_MAX = 2 ** 31 - 1;
+const MS_MAX = 2 ** 31 - 1;
 
 /** When a call with all its repeats is to be over. */
 export class Limit {

@@ -1,7 +1,8 @@
 import {
-  type Attributes, context, type Context, type Link, propagation, ROOT_CONTEXT, type Span, SpanKind, SpanStatusCode, trace,
-  type TracerProvider,
+  type Attributes, context, type Context, defaultTextMapGetter, defaultTextMapSetter, type Link, ROOT_CONTEXT, type Span,
+  SpanKind, SpanStatusCode, trace, TraceFlags, type TracerProvider,
 } from "@opentelemetry/api";
+import { W3CTraceContextPropagator } from "@opentelemetry/core";
 import { VERSION } from "./client.js";
 import { ArianeError, causeOf } from "./errors.js";
 import type { Processing, Sending, Tracing } from "./tracing.js";
@@ -10,10 +11,12 @@ import type { Receipt } from "./message.js";
 /** The most links of the span of a batch. */
 const LINKS_MAX = 16;
 const TRACE_PARENT = "traceparent";
+/** What clients in every language carry. */
+const propagator = new W3CTraceContextPropagator();
 
 /**
  * Spans by OpenTelemetry, named after its conventions for messaging: of each send, and of each call of a listener, in the
- * trace of the send. By default of the provider and with the propagator that the application has registered.
+ * trace of the send. By default of the provider that the application has registered.
  */
 export function openTelemetry(provider: TracerProvider = trace.getTracerProvider()): Tracing {
   const tracer = provider.getTracer("@arianemq/client", VERSION);
@@ -27,7 +30,10 @@ export function openTelemetry(provider: TracerProvider = trace.getTracerProvider
     const options = { kind: SpanKind.PRODUCER, attributes, links: linksOf(messages) };
     return tracer.startActiveSpan(`send ${topic}`, options, async (span) => {
       const carried: Record<string, string> = {};
-      propagation.inject(context.active(), carried);
+      // A batch that is not sampled stays as it is: a context that is not exported is useless to it.
+      if (messages.length === 1 || span.spanContext().traceFlags & TraceFlags.SAMPLED) {
+        propagator.inject(trace.setSpan(context.active(), span), carried, defaultTextMapSetter);
+      }
       for (const each of messages) {
         if (!(TRACE_PARENT in each.properties)) each.properties = { ...each.properties, ...carried };
       }
@@ -84,7 +90,7 @@ interface Carrying {
 
 /** The context that sent a message; where it has none, that of now. */
 function contextOf({ properties }: Carrying): Context {
-  return propagation.extract(TRACE_PARENT in properties ? ROOT_CONTEXT : context.active(), properties);
+  return propagator.extract(TRACE_PARENT in properties ? ROOT_CONTEXT : context.active(), properties, defaultTextMapGetter);
 }
 
 function linksOf(messages: readonly Carrying[]): Link[] {

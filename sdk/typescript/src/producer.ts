@@ -79,6 +79,7 @@ export class Producer {
   async request(message: Message, call?: CallSettings): Promise<Received> {
     await formatsLoaded;
     const limit = this.client.limitOf(call);
+    if (message.deliverAt) throw new TypeError("a request cannot be delayed");
     const wire = wireOf(message, this.client.settings.compression);
     return this.client.replies.request(wire, limit, () => this.sendOne(wire, limit));
   }

@@ -6,7 +6,7 @@ import { PullMessagesRequest, PullServiceClient, type QueueMessages } from "./ge
 import { CreateTopicRequest, TopicServiceClient } from "./generated/ariane/broker/v1/topic_service.js";
 import type { Message as WireMessage } from "./generated/ariane/common/v1/message.js";
 import { FilterKind } from "./generated/ariane/common/v1/subscription.js";
-import { Limit, MS_MAX } from "./limit.js";
+import { Limit } from "./limit.js";
 import { durationOf, messageOf, type Received } from "./message.js";
 
 /** Those who read replies; brokers keep no offsets of it. */
@@ -51,7 +51,11 @@ export class ReplyInbox {
   async request(request: WireMessage, limit: Limit, send: () => Promise<unknown>): Promise<Received> {
     const { clusterName } = (await this.client.route(request.topic, limit)).brokers[0]!;
     // From the ends of the queues on, before the request is sent: no reply is missed.
-    if (!(await limit.first([this.listen(clusterName)]))) throw this.late("not ready for replies; the request was not sent");
+    const listening = this.listen(clusterName).catch((error: unknown) => {
+      // It may be that of many, and nothing was sent.
+      throw Object.assign(errorOf(error).copy(), { outcomeUnknown: false });
+    });
+    if (!(await limit.first([listening]))) throw this.late("not ready for replies; the request was not sent");
     const correlationId = randomUUID();
     const timeToLive = durationOf(limit.leftMs);
     request.replyAddress = { correlationId, clientId: this.client.id, clusterName, timeToLive, replyTopic: "" };
@@ -153,7 +157,7 @@ export class ReplyInbox {
 
   /** Read one broker until the client is closed. */
   private async keepReading(topic: string, broker: string, positions: Map<number, Position>): Promise<void> {
-    const patience = new Limit(MS_MAX, this.ending.signal);
+    const patience = new Limit(Infinity, this.ending.signal);
     for (let failures = 0; !this.ending.signal.aborted;) {
       try {
         // Without a hold, whether a broker is still away is known sooner.

@@ -227,6 +227,21 @@ test("of those that share a call, each is refused for itself", async () => {
   assert.equal((await Promise.all([sends[0], sends[2]])).length, 2);
 });
 
+test("one that waits for its turn after a shared refusal ends in its own time", async () => {
+  const broker = await start("broker-a");
+  let acknowledge = () => {};
+  broker.acknowledge = () => new Promise<void>((resolve) => (acknowledge = resolve));
+  broker.refuses = (each) => each.body.toString() === "bad";
+  const producer = new Producer(clientOf(await start("", broker)));
+  const slow = producer.send(message("slow"));
+  const late = refusal(producer.send(message("late"), { timeoutMs: 500 }));
+  const bad = refusal(producer.send(message("bad")));
+  assert.equal((await late).outcomeUnknown, false);
+  acknowledge();
+  await Promise.all([slow, bad]);
+  assert.deepEqual(broker.sent.map((each) => each.messages[0]!.body.toString()), ["slow"]);
+});
+
 test("ten thousand sends at once ask for the route once", async () => {
   const nameServer = await start("", await start("broker-a"));
   const producer = new Producer(clientOf(nameServer));

@@ -38,6 +38,8 @@ export class Process {
   refuses: (message: WireMessage) => boolean = () => false;
   /** Bodies of what comes with one call, which is UNAVAILABLE where it throws. */
   receive: () => Promise<string[]> = () => new Promise(() => {});
+  /** What the bounds of queues wait for; where it throws, they are refused so. */
+  bounds: () => Promise<unknown> = () => Promise.resolve();
   private readonly server = new Server();
 
   private constructor(readonly name: string, private readonly brokers: readonly Process[]) {}
@@ -103,7 +105,9 @@ export class Process {
   /** One queue of replies. */
   private pulls(): Partial<PullServiceServer> {
     return {
-      listQueueBounds: (_, answer) => answer(null, ListQueueBoundsResponse.fromPartial({ queues: [{ maxQueueOffset: 0n }] })),
+      listQueueBounds: (_, answer) => void this.bounds().then(
+        () => answer(null, ListQueueBoundsResponse.fromPartial({ queues: [{ maxQueueOffset: 0n }] })),
+        (error: Error) => answer({ code: status.UNKNOWN, details: error.message })),
       pullMessages: ({ request }, answer) => {
         this.count("pull");
         const begin = Number(request.positions[0]!.queueOffset);

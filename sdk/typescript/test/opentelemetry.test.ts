@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import { test } from "node:test";
 import { trace } from "@opentelemetry/api";
-import { InMemorySpanExporter, NodeTracerProvider, SimpleSpanProcessor } from "@opentelemetry/sdk-trace-node";
+import { AlwaysOffSampler, InMemorySpanExporter, NodeTracerProvider, SimpleSpanProcessor } from "@opentelemetry/sdk-trace-node";
 import { Client, Consumer, Producer } from "../src/index.js";
 import { openTelemetry } from "../src/opentelemetry.js";
 import { Process, TOPIC } from "./cluster.js";
@@ -12,6 +12,21 @@ test("nothing is loaded of OpenTelemetry by who does not ask for it", () => {
   const users = readdirSync(sources).filter((name) =>
     name.endsWith(".js") && /@opentelemetry|\.\/opentelemetry/.test(readFileSync(new URL(name, sources), "utf8").replace(/\/\*[^]*?\*\//g, "")));
   assert.deepEqual(users, ["opentelemetry.js"]);
+});
+
+test("a batch that is not sampled stays as it is", async () => {
+  const broker = await Process.start("broker-a");
+  const nameServer = await Process.start("", broker);
+  const provider = new NodeTracerProvider({ sampler: new AlwaysOffSampler() }); // Not registered: nor is a propagator.
+  const client = new Client([nameServer.address], { tracing: openTelemetry(provider) });
+  const message = { topic: TOPIC, body: Buffer.from("x") };
+  const producer = new Producer(client);
+  await producer.send(message);
+  await producer.sendBatch([message, message]);
+  const carried = broker.sent.map((each) => each.messages.map(({ properties }) => properties["traceparent"]?.slice(-2)));
+  assert.deepEqual(carried, [["00"], [undefined, undefined]]);
+  client.close();
+  for (const each of [broker, nameServer]) each.stop();
 });
 
 test("a send is a child of what the application does, and a listener's span is current over its awaits", async () => {

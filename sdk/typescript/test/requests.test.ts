@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { afterEach, test } from "node:test";
+import { status } from "@grpc/grpc-js";
 import { ArianeError, Client, Producer } from "../src/index.js";
 import { messageOf, type Received } from "../src/message.js";
 import { Process, TOPIC } from "./cluster.js";
@@ -64,7 +65,7 @@ test("whoever waits for a reply learns that the client was closed, and nothing g
   const waiting = refusal(new Producer(client).request(QUESTION));
   await asked;
   // The send is over once its answer is here.
-  while (broker.counts["pull"]! < 3) await new Promise(setImmediate);
+  while ((broker.counts["pull"] ?? 0) < 3) await new Promise(setImmediate);
   client.close();
   const closed = await waiting;
   assert.deepEqual([closed.reason, closed.outcomeUnknown], ["CLIENT_NOT_RUNNING", true]);
@@ -77,4 +78,29 @@ test("what is no request has no reply", async () => {
   const [, client] = await start();
   const plain = { id: "m-1", replyTo: undefined } as Received;
   assert.equal((await refusal(new Producer(client).reply(plain, Buffer.from("because")))).reason, "NO_REQUEST");
+});
+
+test("a request that nobody would hear a reply to was surely not sent", async () => {
+  const [broker, client] = await start();
+  broker.bounds = () => Promise.reject(new Error("broken"));
+  const producer = new Producer(client);
+  const both = await Promise.all([refusal(producer.request(QUESTION)), refusal(producer.request(QUESTION))]);
+  assert.deepEqual(both.map((each) => [each.code, each.outcomeUnknown]), Array(2).fill([status.UNKNOWN, false]));
+  assert.notEqual(both[0], both[1]);
+  await assert.rejects(producer.request({ ...QUESTION, deliverAt: new Date() }), /cannot be delayed/);
+  assert.deepEqual(broker.sent, []);
+});
+
+test("a client that has lived for long does not hurry", async ({ mock }) => {
+  const [broker, client, asked] = await start();
+  const waiting = refusal(new Producer(client).request(QUESTION));
+  await asked;
+  mock.timers.enable({ apis: ["Date"], now: Date.now() + 30 * 86_400_000 });
+  let failures = 0;
+  Object.assign(client.replies, { pull: async () => (failures++, Promise.reject(new Error("away"))) });
+  await new Promise((resolve) => setTimeout(resolve, 300)); // As many as there are.
+  assert.ok(failures > 0 && failures < 10, String(failures));
+  client.close();
+  await waiting;
+  assert.equal(broker.sent.length, 1);
 });
