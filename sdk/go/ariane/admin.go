@@ -5,9 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"os/user"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	adminv1 "ariane.mq/go/arianepb/admin/v1"
@@ -17,8 +21,8 @@ import (
 )
 
 // Admin makes, changes and shows topics and groups through the admin service, which records each change. Calls are not
-// repeated. A change that failed on some brokers is an error, which names them; made again, it does what is still missing.
-// Where brokers do not answer, what the others have comes along with an error.
+// repeated. A change that failed on some brokers is an error, which names them and whose outcome is unknown, for the others
+// have made it; made again, it does what is still missing. Where brokers do not answer, what the others have comes along with an error.
 type Admin struct {
 	client  *Client
 	address string
@@ -240,7 +244,8 @@ func (a *Admin) ResetOffsets(ctx context.Context, group, topic string, to time.T
 	return offsets, errors.Join(err, outcomesOf(answer.GetOutcomes()))
 }
 
-// asked makes one call of one of admin's services.
+// asked makes one call of one of admin's services, in the name of the local user: an open cluster notes it in its audit
+// trail.
 func asked[S, R, A any](
 	ctx context.Context, a *Admin, request R, service func(grpc.ClientConnInterface) S,
 	call func(S, context.Context, R, ...grpc.CallOption) (A, error),
@@ -251,10 +256,27 @@ func asked[S, R, A any](
 	}
 	ctx, cancel := a.client.bounded(ctx)
 	defer cancel()
+	ctx = metadata.AppendToOutgoingContext(ctx, "x-ariane-claimed-user", localUser())
 	if answer, err = call(service(connection), ctx, request); err != nil {
 		return answer, errorOf(err, a.address)
 	}
 	return answer, nil
+}
+
+func localUser() string {
+	name, host := "somebody", "unknown"
+	if known, err := user.Current(); err == nil {
+		name = known.Username
+	}
+	if known, err := os.Hostname(); err == nil {
+		host = known
+	}
+	return strings.Map(func(each rune) rune {
+		if each < ' ' || each > '~' {
+			return '?'
+		}
+		return each
+	}, name+"@"+host)
 }
 
 // ofQuestion says of a question that failed that nothing has changed.
@@ -285,7 +307,9 @@ func outcomesOf(outcomes []*adminv1.BrokerOutcome) error {
 		if each.Error == nil {
 			return nil
 		}
-		return errorOfStatus(each.Error, "broker "+each.BrokerName)
+		failure := errorOfStatus(each.Error, "broker "+each.BrokerName)
+		failure.OutcomeUnknown = true // Others may have made it.
+		return failure
 	})...)
 }
 

@@ -144,7 +144,8 @@ func (c *Client) ID() string { return c.id }
 
 // Close ends all connections, and with them every call in flight.
 func (c *Client) Close() error {
-	defer c.inbox.close() // What it waits for has ended by then.
+	c.inbox.end()
+	defer c.inbox.running.Wait()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.closed = true

@@ -42,7 +42,7 @@ type process struct {
 	receive func(context.Context) []string // Bodies of what comes with one call.
 	// acknowledge is what a send waits for, once it is stored, before it is acknowledged.
 	acknowledge func(context.Context)
-	bounds      func(context.Context) // What the bounds of queues wait for.
+	bounds      func(context.Context) error // What the bounds of queues wait for.
 	requests    chan *commonv1.Message
 	replies     chan *commonv1.Message
 
@@ -69,7 +69,7 @@ func start(t *testing.T, name string, brokers ...*process) *process {
 		failed:      map[string]string{},
 		receive:     func(ctx context.Context) []string { <-ctx.Done(); return nil },
 		acknowledge: func(context.Context) {},
-		bounds:      func(context.Context) {},
+		bounds:      func(context.Context) error { return nil },
 		requests:    make(chan *commonv1.Message, 16),
 		replies:     make(chan *commonv1.Message, 16),
 	}

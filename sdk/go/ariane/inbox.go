@@ -2,10 +2,12 @@ package ariane
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/singleflight"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -54,12 +56,11 @@ func newInbox(client *Client) *inbox {
 	}
 }
 
-// close ends the reading, and with it every wait.
-func (i *inbox) close() {
+// end ends the reading, and with it every wait.
+func (i *inbox) end() {
 	i.mu.Lock()
+	defer i.mu.Unlock()
 	i.cancel()
-	i.mu.Unlock()
-	i.running.Wait()
 }
 
 func (i *inbox) expect(correlation string) <-chan *commonv1.Message {
@@ -105,7 +106,13 @@ func (i *inbox) open(ctx context.Context, cluster string) error {
 		if i.ctx.Err() != nil {
 			return closedError()
 		}
-		return done.Err
+		var failure *Error
+		if !errors.As(done.Err, &failure) {
+			return done.Err
+		}
+		own := *failure // Whoever gets an error may add to it.
+		own.OutcomeUnknown = false
+		return &own
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -121,11 +128,19 @@ func (i *inbox) begin(ctx context.Context, cluster, topic string) error {
 	if err != nil {
 		return err
 	}
-	var ends sync.WaitGroup
+	var ends errgroup.Group
 	for _, broker := range route.Brokers {
-		ends.Go(func() { i.start(topic, broker.BrokerName, i.endsOf(ctx, topic, broker.BrokerName)) })
+		ends.Go(func() error {
+			places, err := i.endsOf(ctx, topic, broker.BrokerName)
+			if err == nil {
+				i.start(topic, broker.BrokerName, places)
+			}
+			return err
+		})
 	}
-	ends.Wait()
+	if err := ends.Wait(); err != nil {
+		return err
+	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.opened[topic] = true
@@ -189,18 +204,21 @@ func (c *Client) brokers(ctx context.Context) ([]*namesrvv1.BrokerLiveness, erro
 
 // endsOf are the ends of the queues of one broker. One that is away is read from its beginning when it is back: it may
 // hold replies.
-func (i *inbox) endsOf(ctx context.Context, topic, broker string) map[int32]queuePlace {
+func (i *inbox) endsOf(ctx context.Context, topic, broker string) (map[int32]queuePlace, error) {
 	ctx, cancel := context.WithTimeout(ctx, i.client.options.TryTimeout)
 	defer cancel()
 	ends := map[int32]queuePlace{}
-	_ = i.client.onPrimary(ctx, broker, []string{topic}, func(ctx context.Context, connection *grpc.ClientConn) error {
+	err := i.client.onPrimary(ctx, broker, []string{topic}, func(ctx context.Context, connection *grpc.ClientConn) error {
 		said, err := brokerv1.NewPullServiceClient(connection).ListQueueBounds(ctx, &brokerv1.ListQueueBoundsRequest{Topic: topic})
 		for _, each := range said.GetQueues() {
 			ends[each.QueueId] = queuePlace{each.MaxQueueOffset, each.LogEpoch}
 		}
 		return err
 	})
-	return ends
+	if err != nil && !errorOf(err, "").passing() {
+		return nil, err
+	}
+	return ends, nil
 }
 
 // start has the queues of a broker read, unless they are.

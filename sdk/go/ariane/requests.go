@@ -19,6 +19,9 @@ func (p *Producer) Request(ctx context.Context, message Message) (Message, error
 	if err := message.check(); err != nil {
 		return Message{}, err
 	}
+	if !message.DeliverAt.IsZero() {
+		return Message{}, errors.New("ariane: a request cannot be delayed")
+	}
 	ctx, cancel := p.client.bounded(ctx)
 	defer cancel()
 	cluster, err := p.client.clusterOf(ctx, message.Topic)

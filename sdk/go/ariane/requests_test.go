@@ -1,12 +1,17 @@
 package ariane
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"runtime"
 	"slices"
 	"testing"
 	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	brokerv1 "ariane.mq/go/arianepb/broker/v1"
 	commonv1 "ariane.mq/go/arianepb/common/v1"
@@ -25,7 +30,9 @@ func (p *process) SendMessages(_ context.Context, request *brokerv1.SendMessages
 }
 
 func (p *process) ListQueueBounds(ctx context.Context, _ *brokerv1.ListQueueBoundsRequest) (*brokerv1.ListQueueBoundsResponse, error) {
-	p.bounds(ctx)
+	if err := p.bounds(ctx); err != nil {
+		return nil, err
+	}
 	return &brokerv1.ListQueueBoundsResponse{Queues: []*brokerv1.QueueBounds{{MaxQueueOffset: repliesBegin, LogEpoch: 3}}}, nil
 }
 
@@ -102,6 +109,8 @@ func TestEachRequestGetsItsOwnFirstReply(t *testing.T) {
 func TestARequestEndsWithItsContext(t *testing.T) {
 	broker := start(t, "broker-a")
 	own := client(t, start(t, "", broker))
+	spans := &recorder{make(chan string, 3)}
+	own.options.Tracer = spans
 	producer := NewProducer(own)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := request(ctx, producer, "1")
@@ -111,9 +120,12 @@ func TestARequestEndsWithItsContext(t *testing.T) {
 	if got := <-ended; !errors.Is(got.err, context.Canceled) || !errors.As(got.err, &failure) || !failure.OutcomeUnknown {
 		t.Fatal(got)
 	}
-	ctx, cancel = context.WithTimeout(context.Background(), 50*time.Millisecond)
-	defer cancel()
-	got := <-request(ctx, producer, "2")
+	<-spans.ended
+	late := newLateContext()
+	ended = request(late, producer, "2")
+	<-spans.ended // The send is over.
+	close(late.passed)
+	got := <-ended
 	if !errors.Is(got.err, context.DeadlineExceeded) || !errors.As(got.err, &failure) || !failure.OutcomeUnknown || failure.Reason != ReasonRequestTimeout {
 		t.Fatal(got)
 	}
@@ -124,26 +136,100 @@ func TestARequestEndsWithItsContext(t *testing.T) {
 	}
 }
 
+// lateContext is one whose deadline passes when a test says so.
+type lateContext struct {
+	context.Context
+	passed chan struct{}
+}
+
+func newLateContext() lateContext { return lateContext{context.Background(), make(chan struct{})} }
+
+func (c lateContext) Deadline() (time.Time, bool) { return time.Now().Add(patience), true }
+
+func (c lateContext) Done() <-chan struct{} { return c.passed }
+
+func (c lateContext) Err() error {
+	select {
+	case <-c.passed:
+		return context.DeadlineExceeded
+	default:
+		return nil
+	}
+}
+
 func TestARequestThatWasNotSentSaysSo(t *testing.T) {
 	broker := start(t, "broker-a")
-	broker.bounds = func(ctx context.Context) { <-ctx.Done() }
-	producer := NewProducer(client(t, start(t, "", broker)))
-	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
-	defer cancel()
+	asked := make(chan struct{}, 1)
+	broker.bounds = func(ctx context.Context) error {
+		asked <- struct{}{}
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	own := client(t, start(t, "", broker))
+	own.options.TryTimeout = patience
+	producer := NewProducer(own)
+	late := newLateContext()
+	ended := request(late, producer, "1")
+	<-asked
+	close(late.passed)
 	var failure *Error
-	got := <-request(ctx, producer, "1")
+	got := <-ended
 	if !errors.As(got.err, &failure) || failure.OutcomeUnknown || failure.Reason != ReasonRequestTimeout {
 		t.Fatal(got)
 	}
-	ctx, cancel = context.WithCancel(context.Background())
-	ended := request(ctx, producer, "2")
-	time.Sleep(50 * time.Millisecond)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended = request(ctx, producer, "2")
 	cancel()
 	if got := <-ended; !errors.Is(got.err, context.Canceled) || !errors.As(got.err, &failure) || failure.OutcomeUnknown {
 		t.Fatal(got)
 	}
 	if len(broker.requests) > 0 {
 		t.Fatal("it was sent")
+	}
+}
+
+func TestARequestWhoseReplyNobodyWouldHearIsNotSent(t *testing.T) {
+	broker := start(t, "broker-a")
+	both := make(chan struct{})
+	broker.bounds = func(context.Context) error {
+		<-both
+		return status.Error(codes.Unknown, "broken")
+	}
+	producer := NewProducer(client(t, start(t, "", broker)))
+	first := request(context.Background(), producer, "1")
+	second := request(context.Background(), producer, "2")
+	close(both)
+	var failures [2]*Error
+	for place, ended := range []<-chan outcomeOfRequest{first, second} {
+		if got := <-ended; !errors.As(got.err, &failures[place]) || failures[place].Code != codes.Unknown || failures[place].OutcomeUnknown {
+			t.Fatal(got)
+		}
+	}
+	if failures[0] == failures[1] {
+		t.Fatal("two have one error")
+	}
+	if len(broker.requests) > 0 || len(broker.pulls) > 0 {
+		t.Fatal("it was sent, or replies are read from the beginning")
+	}
+}
+
+func TestARequestIsNotDelayed(t *testing.T) {
+	producer := NewProducer(client(t, start(t, "")))
+	if _, err := producer.Request(context.Background(), Message{Topic: topic, DeliverAt: time.Now()}); err == nil {
+		t.Fatal("it would be late")
+	}
+}
+
+func TestAClientThatIsClosedSaysNothingOfItsReplies(t *testing.T) {
+	broker := start(t, "broker-a")
+	own := client(t, start(t, "", broker))
+	var said bytes.Buffer
+	own.options.Logger = slog.New(slog.NewTextHandler(&said, nil))
+	ended := request(context.Background(), NewProducer(own), "1")
+	<-broker.requests
+	_ = own.Close()
+	if <-ended; said.Len() > 0 {
+		t.Fatal(said.String())
 	}
 }
 

@@ -47,7 +47,10 @@ func (t tracer) Begin(ctx context.Context, operation ariane.Operation) (context.
 	}
 	ctx, span := t.spans.Start(ctx, operation.Name, options...)
 	carried := propagation.MapCarrier{}
-	carrier.Inject(ctx, carried)
+	// A batch that is not sampled stays as it is: a context that is not exported is useless to it.
+	if _, batch := operation.Attributes["messaging.batch.message_count"]; !batch || span.SpanContext().IsSampled() {
+		carrier.Inject(ctx, carried)
+	}
 	return ctx, carried, func(known map[string]any, failure error) {
 		span.SetAttributes(attributesOf(known)...)
 		if failure != nil {
