@@ -105,7 +105,7 @@ public final class Client implements AutoCloseable {
                         "name server \"" + address + "\": host:port, dns:host:port, file:path or a URL is expected");
             }
         }
-        this.nameServers = new Sources(nameServers, this::aside);
+        this.nameServers = new Sources(nameServers, this::shared);
         this.settings = settings;
         if (settings.credentials != null) {
             Login.Key.read(settings.credentials); // To say at once what is wrong with the file.
@@ -196,13 +196,18 @@ public final class Client implements AutoCloseable {
 
     /** Has a thread of the client do something that blocks. */
     <A> CompletableFuture<A> aside(Supplier<A> task) {
+        return on(Context.currentContextExecutor(threads), task);
+    }
+
+    /** The same for many: it does not end with the call of whoever needs it first. */
+    <A> CompletableFuture<A> shared(Supplier<A> task) {
         return on(threads, task);
     }
 
     /** Does what needs routes: at once where they are known, else on one of few threads. */
     <A> CompletableFuture<A> withRoutes(String topic, String group, Supplier<A> task) {
         boolean isKnown = isFresh(new Question(topic, "")) && isFresh(new Question(topic, group));
-        return on(isKnown ? Runnable::run : few, task);
+        return on(isKnown ? Runnable::run : Context.currentContextExecutor(few), task);
     }
 
     private boolean isFresh(Question asked) {
@@ -212,7 +217,7 @@ public final class Client implements AutoCloseable {
 
     private static <A> CompletableFuture<A> on(Executor executor, Supplier<A> task) {
         try {
-            return CompletableFuture.supplyAsync(task, Context.currentContextExecutor(executor));
+            return CompletableFuture.supplyAsync(task, executor);
         } catch (RejectedExecutionException closing) {
             throw closedException();
         }
@@ -345,7 +350,7 @@ public final class Client implements AutoCloseable {
             own.complete(since.said);
         } else if (before == null) {
             try {
-                aside(() -> ask.apply(oneTry(RouteServiceGrpc::newBlockingStub, Peer.nameServer(address),
+                shared(() -> ask.apply(oneTry(RouteServiceGrpc::newBlockingStub, Peer.nameServer(address),
                         Deadline.in(settings.tryTimeout))))
                         .whenComplete((said, failure) -> answer(asked, own, said, failure));
             } catch (ArianeException closed) {

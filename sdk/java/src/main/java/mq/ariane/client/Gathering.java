@@ -1,6 +1,5 @@
 package mq.ariane.client;
 
-import io.grpc.Context;
 import io.grpc.Status;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
@@ -61,12 +60,14 @@ final class Gathering {
             first = !running;
             within = caller == Thread.currentThread();
             running = true;
-            if (!first && !within) {
+            if (!first) {
                 waiting.add(own);
             }
         }
         if (within) { // Who hears of a send sends: nobody else would make the call.
-            send(List.of(own));
+            while (!own.receipt.isDone()) {
+                send(take());
+            }
         } else if (first) {
             try {
                 send(List.of(own));
@@ -131,12 +132,10 @@ final class Gathering {
             }
         }
         try {
-            client.aside(() -> {
-                Context.ROOT.run(() -> { // They are of many: those of others do not end with the call that sent one.
-                    for (List<Single> batch = take(); !batch.isEmpty(); batch = take()) {
-                        send(batch);
-                    }
-                });
+            client.shared(() -> {
+                for (List<Single> batch = take(); !batch.isEmpty(); batch = take()) {
+                    send(batch);
+                }
                 return null;
             });
         } catch (ArianeException closed) {

@@ -140,7 +140,7 @@ final class Login extends CallCredentials {
         Connection at = connection;
         at.renewing = true;
         try {
-            client.aside(() -> prove(at)).whenComplete((life, failure) -> answer(at, life, failure));
+            client.shared(() -> prove(at)).whenComplete((life, failure) -> answer(at, life, failure));
         } catch (ArianeException closed) {
             answer(at, null, closed);
         }

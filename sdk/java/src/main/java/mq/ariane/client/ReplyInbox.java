@@ -1,6 +1,5 @@
 package mq.ariane.client;
 
-import io.grpc.Context;
 import java.lang.System.Logger.Level;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -106,27 +105,17 @@ final class ReplyInbox {
 
     /** Has the replies of a cluster read from now on; makes their topic where it is missing. */
     CompletableFuture<Void> open(String cluster) {
-        Context asking = Context.ROOT.attach(); // What goes on does not end with the call that asks first.
-        try {
-            return openings.compute(cluster, (name, before) -> before == null || before.isCompletedExceptionally()
-                    ? client.aside(() -> begin(name, name + "_REPLY_TOPIC")) : before);
-        } finally {
-            Context.ROOT.detach(asking);
-        }
+        return openings.compute(cluster, (name, before) -> before == null || before.isCompletedExceptionally()
+                ? client.shared(() -> begin(name, name + "_REPLY_TOPIC")) : before).exceptionally(error -> {
+                    // It may be that of many, and nothing was sent.
+                    throw ArianeException.of(error instanceof CompletionException ? error.getCause() : error, "").copy()
+                            .withOutcome(false);
+                });
     }
 
     private Void begin(String cluster, String topic) {
         Deadline deadline = client.deadline();
-        List<BrokerRoute> brokers;
-        try {
-            brokers = client.route(topic, deadline).getBrokersList();
-        } catch (ArianeException missing) {
-            if (!missing.reason().equals("ROUTE_NOT_FOUND")) {
-                throw missing;
-            }
-            create(cluster, topic, deadline);
-            brokers = client.route(topic, deadline).getBrokersList();
-        }
+        List<BrokerRoute> brokers = brokers(cluster, topic, deadline);
         Map<String, CompletableFuture<Map<Integer, Position>>> ends = new HashMap<>();
         for (BrokerRoute broker : brokers) {
             ends.put(broker.getBrokerName(), client.aside(() -> ends(topic, broker, deadline)));
@@ -134,6 +123,25 @@ final class ReplyInbox {
         CompletableFuture.allOf(ends.values().toArray(CompletableFuture<?>[]::new)).join();
         ends.forEach((broker, positions) -> read(new Reader(topic, broker), positions.join()));
         return null;
+    }
+
+    /** Those that have the topic. Name servers may hear later of one that was made. */
+    private List<BrokerRoute> brokers(String cluster, String topic, Deadline deadline) {
+        boolean created = false;
+        for (int repeats = 0;; repeats++) {
+            try {
+                return client.route(topic, deadline).getBrokersList();
+            } catch (ArianeException failure) {
+                boolean missing = failure.reason().equals("ROUTE_NOT_FOUND");
+                if (!missing || created && !deadline.pause(repeats, failure.retryAfter())) {
+                    throw failure;
+                }
+            }
+            if (!created) {
+                create(cluster, topic, deadline);
+                created = true;
+            }
+        }
     }
 
     private void create(String cluster, String topic, Deadline deadline) {
@@ -170,7 +178,10 @@ final class ReplyInbox {
     /** Where the queues of a broker end; nothing of one that is away: what it has when it comes back may be replies. */
     private Map<Integer, Position> ends(String topic, BrokerRoute broker, Deadline deadline) {
         Map<Integer, Position> ends = new HashMap<>();
-        String address = broker.getAddressesOrDefault(0, "");
+        if (!broker.containsAddresses(0)) {
+            return ends;
+        }
+        String address = broker.getAddressesOrThrow(0);
         try {
             client.oneTry(PullServiceGrpc::newBlockingStub, Peer.broker(address, broker.getBrokerName()), deadline)
                     .listQueueBounds(ListQueueBoundsRequest.newBuilder().setTopic(topic).build()).getQueuesList()

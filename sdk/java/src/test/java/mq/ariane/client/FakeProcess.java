@@ -5,6 +5,7 @@ import io.grpc.Grpc;
 import io.grpc.InsecureServerCredentials;
 import io.grpc.Server;
 import io.grpc.Status;
+import io.grpc.StatusRuntimeException;
 import io.grpc.stub.StreamObserver;
 import java.io.IOException;
 import java.util.ArrayList;
@@ -44,6 +45,8 @@ import mq.ariane.namesrv.v1.GetMessageGroupQueueRequest;
 import mq.ariane.namesrv.v1.GetMessageGroupQueueResponse;
 import mq.ariane.namesrv.v1.GetRouteRequest;
 import mq.ariane.namesrv.v1.GetRouteResponse;
+import mq.ariane.namesrv.v1.ListBrokersRequest;
+import mq.ariane.namesrv.v1.ListBrokersResponse;
 import mq.ariane.namesrv.v1.Route;
 import mq.ariane.namesrv.v1.RouteServiceGrpc;
 import mq.ariane.namesrv.v1.TopicPermission;
@@ -81,8 +84,14 @@ final class FakeProcess implements AutoCloseable {
     /** Where pulls began. */
     final List<PullPosition> pulled = new CopyOnWriteArrayList<>();
 
-    /** The ends of queues; UNAVAILABLE where it throws. */
+    /** The ends of queues; UNAVAILABLE where it throws, but for what gRPC says itself. */
     volatile Callable<List<QueueBounds>> bounds = List::of;
+
+    /** What a route waits for; UNAVAILABLE where it throws, likewise. */
+    volatile Callable<?> route = () -> null;
+
+    /** Whether routes have the address of its primary. */
+    volatile boolean hasPrimary = true;
 
     final String address;
     final List<FakeProcess> brokers;
@@ -109,6 +118,8 @@ final class FakeProcess implements AutoCloseable {
         try {
             caller.onNext(made.call());
             caller.onCompleted();
+        } catch (StatusRuntimeException refusal) {
+            caller.onError(refusal);
         } catch (Exception error) {
             caller.onError(Status.UNAVAILABLE.withDescription(error.toString()).asRuntimeException());
         }
@@ -120,10 +131,18 @@ final class FakeProcess implements AutoCloseable {
             count("route");
             Route.Builder route = Route.newBuilder().setTopic(TOPIC);
             for (FakeProcess broker : brokers) {
-                route.addBrokers(BrokerRoute.newBuilder().setBrokerName(broker.name).putAddresses(0, broker.address)
-                        .setWriteQueueCount(1).setReadQueueCount(1).setPermission(TopicPermission.TOPIC_PERMISSION_READ_WRITE));
+                route.addBrokers(BrokerRoute.newBuilder().setBrokerName(broker.name)
+                        .putAddresses(broker.hasPrimary ? 0 : 1, broker.address).setWriteQueueCount(1).setReadQueueCount(1).setPermission(TopicPermission.TOPIC_PERMISSION_READ_WRITE));
             }
-            answer(caller, () -> GetRouteResponse.newBuilder().setRoute(route).build());
+            answer(caller, () -> {
+                FakeProcess.this.route.call();
+                return GetRouteResponse.newBuilder().setRoute(route).build();
+            });
+        }
+
+        @Override
+        public void listBrokers(ListBrokersRequest request, StreamObserver<ListBrokersResponse> caller) {
+            answer(caller, ListBrokersResponse::getDefaultInstance);
         }
 
         @Override

@@ -105,6 +105,24 @@ class GatheringTest {
     }
 
     @Test
+    void whoHearsOfASendSendsInOrder() throws Exception {
+        CountDownLatch release = new CountDownLatch(1);
+        broker.acknowledge = () -> {
+            release.await();
+            return null;
+        };
+        CompletableFuture<Receipt> all = producer.sendAsync(message("one")).thenCompose(receipt -> {
+            CompletableFuture<Receipt> before = producer.sendAsync(message("before"));
+            producer.send(message("after"));
+            return before;
+        });
+        release.countDown();
+        all.get();
+        assertEquals(List.of("one", "before", "after"), broker.sent.stream()
+                .flatMap(each -> each.getMessagesList().stream()).map(each -> each.getBody().toStringUtf8()).toList());
+    }
+
+    @Test
     void whatOthersSendGoesOnWhenTheCallOfOneEnds() throws Exception {
         CountDownLatch stored = new CountDownLatch(1);
         CountDownLatch release = new CountDownLatch(1);

@@ -2,6 +2,7 @@ package mq.ariane.client;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNotSame;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -10,6 +11,7 @@ import com.google.protobuf.ByteString;
 import com.google.rpc.ErrorInfo;
 import io.grpc.Context;
 import io.grpc.Status;
+import io.grpc.protobuf.StatusProto;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
@@ -22,10 +24,12 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.atomic.AtomicInteger;
 import mq.ariane.broker.v1.PullPosition;
 import mq.ariane.broker.v1.QueueBounds;
 import mq.ariane.broker.v1.QueueMessages;
 import mq.ariane.common.v1.ReplyAddress;
+import mq.ariane.namesrv.v1.Route;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -180,17 +184,20 @@ class RequestsTest {
 
     @Test
     void nothingIsSentBeforeAReplyWouldBeHeard() throws Exception {
-        CountDownLatch asked = new CountDownLatch(1);
+        CountDownLatch release = new CountDownLatch(1);
         broker.bounds = () -> {
-            asked.await();
+            release.await();
             return List.of();
         };
         ArianeException error = assertThrows(ArianeException.class,
                 () -> producer.request(message("x"), Duration.ofMillis(500)));
         assertEquals("REQUEST_TIMEOUT", error.reason());
         assertFalse(error.isOutcomeUnknown());
-        asked.countDown();
-        assertEquals(0, broker.sent.size());
+        release.countDown();
+        CompletableFuture<Message> next = producer.requestAsync(message("next"), PATIENCE);
+        replies.add(QueueMessages.newBuilder().addMessages(reply(sent(1).getReplyAddress(), "x")).build());
+        next.get();
+        assertEquals(1, broker.sent.size());
         waitUntilNobodyWaits();
     }
 
@@ -213,6 +220,72 @@ class RequestsTest {
         third.get();
         assertEquals(1, broker.sent.size());
         waitUntilNobodyWaits();
+    }
+
+    @Test
+    void whatNobodyWouldHearAReplyToIsSurelyNotSent() throws Exception {
+        CountDownLatch release = new CountDownLatch(1);
+        broker.bounds = () -> {
+            release.await();
+            throw Status.UNKNOWN.asRuntimeException();
+        };
+        List<CompletableFuture<Message>> both = List.of(producer.requestAsync(message("x"), PATIENCE),
+                producer.requestAsync(message("y"), PATIENCE));
+        release.countDown();
+        List<ArianeException> errors = both.stream().map(RequestsTest::failure).toList();
+        for (ArianeException error : errors) {
+            assertEquals(Status.Code.UNKNOWN, error.code());
+            assertFalse(error.isOutcomeUnknown());
+        }
+        assertNotSame(errors.get(0), errors.get(1));
+        assertEquals(0, broker.sent.size());
+    }
+
+    @Test
+    void aBrokerWithoutAPrimaryKeepsNobodyFromAsking() throws Exception {
+        FakeProcess orphan = opened(new FakeProcess("broker-b"));
+        orphan.hasPrimary = false;
+        nameServer.brokers.add(orphan);
+        CompletableFuture<Message> asking = producer.requestAsync(message("x"), PATIENCE);
+        replies.add(QueueMessages.newBuilder().addMessages(reply(sent(1).getReplyAddress(), "x")).build());
+        assertEquals("x", text(asking.get()));
+    }
+
+    @Test
+    void theRouteOfATopicThatWasJustMadeIsWaitedFor() throws Exception {
+        client.route(FakeProcess.TOPIC);
+        AtomicInteger unknown = new AtomicInteger(3);
+        nameServer.route = () -> {
+            if (unknown.getAndDecrement() > 0) {
+                throw StatusProto.toStatusRuntimeException(com.google.rpc.Status.newBuilder()
+                        .setCode(Status.Code.NOT_FOUND.value())
+                        .addDetails(Any.pack(ErrorInfo.newBuilder().setDomain("ariane.mq").setReason("ROUTE_NOT_FOUND").build()))
+                        .build());
+            }
+            return null;
+        };
+        CompletableFuture<Message> asking = producer.requestAsync(message("x"), PATIENCE);
+        replies.add(QueueMessages.newBuilder().addMessages(reply(sent(1).getReplyAddress(), "x")).build());
+        assertEquals("x", text(asking.get()));
+    }
+
+    @Test
+    void aRouteThatManyWaitForDoesNotEndWithTheCallOfTheFirst() throws Exception {
+        CountDownLatch asked = new CountDownLatch(1);
+        CountDownLatch release = new CountDownLatch(1);
+        nameServer.route = () -> {
+            asked.countDown();
+            release.await();
+            return null;
+        };
+        Context.CancellableContext call = Context.current().withCancellation();
+        CompletableFuture<Route> first = CompletableFuture.supplyAsync(() -> client.route(FakeProcess.TOPIC),
+                call.fixedContextExecutor(task -> new Thread(task).start()));
+        asked.await();
+        call.cancel(null);
+        release.countDown();
+        first.get();
+        assertEquals(1, nameServer.counts.get("route"));
     }
 
     @Test
