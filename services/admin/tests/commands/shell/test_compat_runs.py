@@ -1,6 +1,7 @@
 """What ``ariane compat mqadmin`` prints for a whole command line is run as it is printed."""
 
 import shlex
+import subprocess
 
 import pytest
 
@@ -146,7 +147,7 @@ def _run(printed, capfd, tmp_path):
     path = " ".join(words[:2])
     if body:
         text = tmp_path / "body"
-        text.write_text(f"{shlex.split(body)[1]}\n")
+        text.write_bytes(subprocess.run(["sh", "-c", body], capture_output=True, check=True).stdout)
         words = [*(word for word in words if word != "-")]
         words.insert(2, str(text))
     words += ASKING.get(path, ())
