@@ -124,7 +124,8 @@ class ConsumerOffsets:
 
     def reset_epoch(self, consumer_group: str, queue: QueueKey) -> int:
         """How often the group's offset in the queue was reset."""
-        return self._resets.get(consumer_group, {}).get(queue.topic, {}).get(queue.queue_id, 0)
+        resets = self._resets.get(consumer_group, {}).get(queue.topic)
+        return 0 if resets is None else resets[queue.queue_id]
 
     def remove_group(self, consumer_group: str) -> bool:
         """Remove the offsets of a group; returns whether it had any."""
