@@ -131,9 +131,12 @@ class WaitingMessages:
 
     def _of_topic(self, records: ParkedRecords, level: int, topic: str) -> list[WaitingMessage]:
         moved, columns = records.moved, records.moved.columns
-        own_ms = records.times_ms()
-        due_ms = np.where(records.due_ms < TIME_MS_MIN, own_ms, records.due_ms)
         going = np.array(moved.values(PropertyName.REAL_TOPIC), object) == topic
+        if not going.any():
+            return []
+        due_ms, untimed = records.due_ms, records.due_ms < TIME_MS_MIN
+        if untimed.any():  # RocketMQ's entries have no time; its records have.
+            due_ms = np.where(untimed, records.times_ms(), due_ms)
         going &= ~records.orphans(self.store.deleted_end)
         going[records.notes()] = False
         stored_ms = columns.headers["store_timestamp"]
