@@ -158,15 +158,15 @@ class AdminTest {
     }
 
     @Test
-    void aGroupThatIsMadeConsumesAndTriesAgain() {
+    void aGroupThatIsMadeHasTheDefaultsOfItsBroker() {
         admin.createGroup("waiters", GroupSettings.builder().build());
         admin.createGroup("cooks", GroupSettings.builder().enabled(false).attempts(0).orderedAttempts(3)
                 .retryDelays(List.of(Duration.ofSeconds(2))).build());
         ConsumerGroup usual = groups.get(0);
-        assertTrue(usual.getConsumeEnabled() && usual.getBroadcastEnabled() && !usual.hasOrderedAttemptsMax());
-        assertEquals(16, usual.getAttemptsMax());
+        assertTrue(!usual.hasConsumeEnabled() && !usual.hasBroadcastEnabled());
+        assertTrue(!usual.hasAttemptsMax() && !usual.hasOrderedAttemptsMax());
         ConsumerGroup own = groups.get(1);
-        assertTrue(!own.getConsumeEnabled() && own.getBroadcastEnabled());
+        assertTrue(own.hasConsumeEnabled() && !own.getConsumeEnabled() && !own.hasBroadcastEnabled() && own.hasAttemptsMax());
         assertEquals(List.of(0, 3), List.of(own.getAttemptsMax(), own.getOrderedAttemptsMax()));
         assertEquals(2, own.getRetryPolicy().getTable().getDelays(0).getSeconds());
     }
