@@ -1,0 +1,116 @@
+"""The offsets at which the next owner of a queue begins are stored, whoever is away meanwhile."""
+
+import asyncio
+
+from ariane_sdk import errors
+from ariane_sdk.client.queue_position import QueuePosition
+from sdk.python.tests.consumer.group.owned_place import Q0, wait_until
+
+
+async def test_the_last_offset_of_a_queue_waits_for_a_broker_that_has_none_to_take_it(make_owned):
+    """Or the next owner would begin where this one was seconds ago."""
+    place = make_owned()
+    store, failures = place.keeping.store, [errors.ServiceUnavailable("away", retriable=True)] * 3
+
+    async def fail_thrice(broker, offsets, **how):
+        if failures:
+            raise failures.pop()
+        return await store(broker, offsets, **how)
+
+    place.owned.change_to({Q0}, handover_s=0)
+    await wait_until(lambda: place.owned.queues == {Q0})
+    place.keeping.store = fail_thrice
+    place.works[0].begin_offset = 9
+    place.works[0].finish.set()
+    place.owned.change_to((), handover_s=0)
+    await wait_until(lambda: not place.owned.uses(Q0))
+
+    assert place.keeping.offsets[Q0] == QueuePosition(9)
+
+
+async def test_a_consumer_that_closes_waits_for_no_primary(make_owned):
+    place = make_owned()
+    place.owned.change_to({Q0}, handover_s=0)
+    await wait_until(lambda: place.owned.queues == {Q0})
+    tried = asyncio.Event()
+
+    async def fail(_broker, _offsets, **_):
+        tried.set()
+        raise errors.ServiceUnavailable("away", retriable=True)
+
+    place.keeping.store = fail
+    place.works[0].begin_offset = 9
+    place.works[0].finish.set()
+    place.owned.change_to((), handover_s=0)
+    await tried.wait()
+    async with asyncio.timeout(10):
+        await place.owned.close()
+
+
+async def test_what_a_replica_gave_is_stored_for_the_next_owner_too(make_owned):
+    """Once the primary has found that its log has what was before that."""
+    place = make_owned()
+    place.owned.change_to({Q0}, handover_s=0)
+    await wait_until(lambda: place.owned.queues == {Q0})
+    work = place.works[0]
+    work.log_epoch, work.replica_begin, work.begin_offset = 11, 7, 9
+    work.finish.set()
+    place.owned.change_to((), handover_s=0)
+    await wait_until(lambda: not place.owned.uses(Q0))
+
+    assert place.keeping.stored == [{Q0: QueuePosition(7, 11)}, {Q0: QueuePosition(9, 0)}]
+
+
+async def test_what_a_replica_gave_is_stored_by_who_closes_too(make_owned):
+    place = make_owned()
+    place.owned.change_to({Q0}, handover_s=0)
+    await wait_until(lambda: place.owned.queues == {Q0})
+    work = place.works[0]
+    work.log_epoch, work.replica_begin, work.begin_offset = 11, 7, 9
+    work.finish.set()
+    await place.owned.close()
+
+    assert place.keeping.stored[0] == {Q0: QueuePosition(7, 11)}
+    assert place.keeping.offsets[Q0] == QueuePosition(9, 0)
+
+
+async def test_what_a_replica_gave_is_stored_although_another_broker_is_away(make_owned):
+    place = make_owned()
+    place.owned.change_to({Q0}, handover_s=0)
+    await wait_until(lambda: place.owned.queues == {Q0})
+    work = place.works[0]
+    work.log_epoch, work.replica_begin, work.begin_offset = 11, 7, 9
+    work.finish.set()
+    store = place.keeping.store
+
+    async def fail_together(broker, offsets, *, durable=False, **how):
+        if durable:
+            raise errors.ServiceUnavailable("away", retriable=True)
+        return await store(broker, offsets, **how)
+
+    place.keeping.store = fail_together
+    await place.owned.close()
+
+    assert place.keeping.offsets[Q0] == QueuePosition(9, 0)
+
+
+async def test_nothing_that_a_replica_gave_is_stored_where_the_primary_has_lost_what_was_before(
+    make_owned,
+):
+    place = make_owned()
+    place.owned.change_to({Q0}, handover_s=0)
+    await wait_until(lambda: place.owned.queues == {Q0})
+    work = place.works[0]
+    work.log_epoch, work.replica_begin, work.begin_offset = 11, 7, 9
+    work.finish.set()
+    stored = []
+
+    async def refuse(_broker, offsets, **_):
+        stored.append(offsets)
+        return {Q0: errors.CallError("cut", reason="QUEUE_CUT")}
+
+    place.keeping.store = refuse
+    place.owned.change_to((), handover_s=0)
+    await wait_until(lambda: not place.owned.uses(Q0))
+
+    assert stored == [{Q0: QueuePosition(7, 11)}]
