@@ -44,7 +44,6 @@ CHANGING: Final = frozenset(
 SET_OTHERWISE: Final = {
     "ariane.broker.v1.BodyRun": "made of a named tuple that has its fields (pull_wire.py)",
     "ariane.broker.v1.ReplicaHint": "made of a named tuple that has its fields (pull_wire.py)",
-    "ariane.common.v1.Message.delivery_time": "input only; clients in other languages set it",
 }
 """Messages and fields that are set, but not in a way that is seen here, each with how."""
 
