@@ -248,10 +248,11 @@ class OwnedQueues:
             CallError: The report failed; or the queue is lost, and dropped.
         """
         broker = self.broker_of(queue)
-        position = position_to_store(self._owned.get(queue), consumer_offset)
+        owned = self._owned.get(queue)
+        position = position_to_store(owned, consumer_offset)
         error = await self._keeping.report(broker, queue, position, in_work)
         if error is not None:
-            if error.reason in LOST_REASONS:
+            if error.reason in LOST_REASONS and self._owned.get(queue) is owned:
                 self.drop(queue, error)
             raise error
 
@@ -373,14 +374,14 @@ class OwnedQueues:
                 owned.is_doubted = True
             raise
         for queue, error in refused.items():
-            if error.reason in LOST_REASONS:
-                self.drop(queue, error)
-            else:
+            if error.reason not in LOST_REASONS:
                 logger.warning("the offset of %s is not stored: %s", queue, error)
-        for queue, position in offsets.items():
-            owned = self._owned.get(queue)
-            if owned is not None and queue not in refused:
-                owned.stored_offset = position.queue_offset
+            elif self._owned.get(queue) is asked.get(queue):
+                # Else it was given up meanwhile, and perhaps taken over again, under another lock.
+                self.drop(queue, error)
+        for queue, owned in asked.items():
+            if queue not in refused:
+                owned.stored_offset = offsets[queue].queue_offset
         return refused
 
     async def _take_over(self, queues: Sequence[MessageQueue], handover_s: float) -> None:

@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from ariane_sdk import errors
 from ariane_sdk.client.queue_position import QueuePosition
 from sdk.python.tests.consumer.group.owned_place import Q0, wait_until
@@ -114,3 +116,36 @@ async def test_nothing_that_a_replica_gave_is_stored_where_the_primary_has_lost_
     await wait_until(lambda: not place.owned.uses(Q0))
 
     assert stored == [{Q0: QueuePosition(7, 11)}]
+
+
+@pytest.mark.parametrize("refused", [False, True])
+async def test_an_answer_for_a_queue_that_was_given_up_meanwhile_is_not_for_its_next_taking(
+    make_owned, refused
+):
+    place = make_owned()
+    place.owned.change_to({Q0}, handover_s=0)
+    await wait_until(lambda: place.owned.queues == {Q0})
+    asked, answer = asyncio.Event(), asyncio.Event()
+
+    async def store(_broker, offsets, **_):
+        asked.set()
+        await answer.wait()
+        fenced = errors.CallError("replaced", reason="QUEUE_LOCK_FENCED")
+        return dict.fromkeys(offsets, fenced) if refused else {}
+
+    place.keeping.store, usual = store, place.keeping.store
+    place.works[0].begin_offset = 9
+    storing = asyncio.create_task(place.owned.store(durable=True))
+    await asked.wait()
+    place.works[0].finish.set()
+    place.owned.forget({Q0})
+    place.owned.change_to((), handover_s=0)
+    await wait_until(lambda: not place.owned.uses(Q0))
+    place.owned.change_to({Q0}, handover_s=0)
+    await wait_until(lambda: place.owned.queues == {Q0})
+    answer.set()
+    await asyncio.gather(storing, return_exceptions=True)
+    place.keeping.store = usual
+
+    assert place.owned.queues == {Q0}
+    assert place.works[1].stored_offset == 5
