@@ -11,8 +11,8 @@ STAMP := .venv/.stamp
 PYTEST_ARGS ?=
 # The tests of the clients: all, or some files.
 CLIENTS ?= integration/clients
-# How many processes run the tests: two more than can, because tests wait about as long as they compute.
-WORKERS ?= $(shell echo $$(($$(nproc) + 2)))
+# How many processes run the tests: one more than can, because tests wait now and then.
+WORKERS ?= $(shell echo $$(($$(nproc) + 1)))
 # Where quick tests keep their stores: in memory where there is room, for waiting until a disk has
 # flushed and removed files would be most of their time. `make integration` uses the disk.
 SCRATCH ?= $(shell df --output=avail -BM /dev/shm 2>/dev/null | awk '$$1 + 0 >= 4096 { print "/dev/shm" }')
