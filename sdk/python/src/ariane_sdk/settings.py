@@ -118,7 +118,7 @@ class ProducerSettings:
     many as those, and at most 512. A batch or table is divided into equal shares
     of at least this many. Of many in a row, and while as many are under way as the topic has
     queues, each goes to one queue as a whole, in turn. 0: a whole batch goes to one queue, which is
-    1.4 times as fast where few batches in a row go to one topic."""
+    faster where few batches in a row go to one topic."""
     latency_bounds_s: tuple[float, ...] = (0.05, 0.1, 0.55, 1.8, 3.0, 5.0, 15.0)
     """Latencies of a call from which a broker is avoided, ascending."""
     unavailable_s: tuple[float, ...] = (0.0, 0.0, 2.0, 5.0, 6.0, 10.0, 30.0)
