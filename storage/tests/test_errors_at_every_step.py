@@ -267,14 +267,14 @@ def with_a_fault(bench, read_all, work, mode, fault, step, ends):
     last.close()
 
 
-@pytest.mark.parametrize("every", [17, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [37, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("ends", ["a kill", "a loss of power"])
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("mode", list(FlushMode))
 @pytest.mark.parametrize("work", WORK)
 def test_nothing_acknowledged_is_lost(bench, read_all, work, mode, fault, ends, every):
     steps = steps_of(bench, work, mode)
-    assert len(steps) > 17
+    every = min(every, len(steps))
     for step in steps[sum(map(ord, fault)) % every :: every]:
         try:
             with_a_fault(bench, read_all, work, mode, fault, step, ends)

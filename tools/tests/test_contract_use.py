@@ -16,13 +16,13 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Final
 
 import pytest
-from google.protobuf.descriptor import Descriptor, FieldDescriptor, MethodDescriptor
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from tools.tests.test_contract import METHODS
 from tools.tidy.sources import Sources, is_test
@@ -157,10 +157,11 @@ class Use:
     names: set[str] = field(default_factory=set)
 
 
-def _used(methods: Iterable[MethodDescriptor], side: str) -> dict[str, Use]:
+@cache
+def used(side: str) -> dict[str, Use]:
     """The types that stand in all requests (``input_type``) or answers (``output_type``)."""
     found: dict[str, Use] = {}
-    for method in methods:
+    for method in METHODS:
         waiting = [(getattr(method, side), getattr(method, side).name)]
         seen: set[tuple[str, str]] = set()
         while waiting:
@@ -176,13 +177,9 @@ def _used(methods: Iterable[MethodDescriptor], side: str) -> dict[str, Use]:
     return found
 
 
-ANSWERED, ASKED = (_used(METHODS, side) for side in ("output_type", "input_type"))
-BOTH = ANSWERED.keys() & ASKED.keys()
-
-
 def _members(use: Use) -> set[str]:
     """Who may set a field, or read it."""
-    if use.type.full_name not in BOTH:
+    if not all(use.type.full_name in used(side) for side in ("output_type", "input_type")):
         return use.members
     return {EVERYWHERE, *CLIENTS, *(one for members in servers().values() for one in members)}
 
@@ -230,11 +227,11 @@ def test_every_service_is_served_by_a_member():
 
 
 def test_every_field_of_an_answer_is_set_by_a_server():
-    assert _missing(ANSWERED, _is_set, SET_OTHERWISE) == set()
+    assert _missing(used("output_type"), _is_set, SET_OTHERWISE) == set()
 
 
 def test_every_field_of_a_request_is_read_by_a_server():
-    assert _missing(ASKED, _is_read, READ_OTHERWISE) == set()
+    assert _missing(used("input_type"), _is_read, READ_OTHERWISE) == set()
 
 
 @pytest.mark.parametrize(
@@ -250,7 +247,7 @@ def test_a_field_that_is_not_set_any_more_is_found(text, is_set, tmp_path, monke
     monkeypatch.setitem(globals(), "SOURCES", Sources(tmp_path, ("servicer.py",)))
     monkeypatch.setitem(globals(), "files", lambda _member: ("servicer.py",))
     module.cache_clear()
-    use = ANSWERED["ariane.broker.v1.ListQueueBoundsResponse"]
+    use = used("output_type")["ariane.broker.v1.ListQueueBoundsResponse"]
     try:
         assert _is_set(use, use.type.fields_by_name["broker_time"]) is is_set
     finally:
