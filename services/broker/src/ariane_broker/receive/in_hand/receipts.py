@@ -3,7 +3,9 @@
 Opaque, and signed, so that a client cannot make up a receipt for messages of another client::
 
     uint8 version   int32 queue_id   int64 serial   int64 queue offset, -1: all of the serial
-    topic   16 bytes of HMAC-SHA256 over the group, 0x00 and all before
+    topic   16 bytes of BLAKE2s, keyed, over the group, 0x00 and all before
+
+BLAKE2s (RFC 7693) with a key is a MAC by itself, and costs a quarter of HMAC-SHA256.
 
 Each answer has its own serial, which names this attempt of the messages in it.
 """
@@ -12,6 +14,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 import hmac
 import struct
 from typing import Final, NamedTuple
@@ -93,4 +96,5 @@ def decode_handle(handle: str, group: str, secret: bytes) -> Receipt:
 
 
 def _mac(content: bytes, group: str, secret: bytes) -> bytes:
-    return hmac.digest(secret, group.encode() + b"\0" + content, "sha256")[:_MAC_BYTES]
+    signed = group.encode() + b"\0" + content
+    return hashlib.blake2s(signed, key=secret, digest_size=_MAC_BYTES).digest()
