@@ -13,6 +13,7 @@ import pytest
 
 import ariane_wire
 from ariane_wire import ChannelOptions, ServerOptions
+from ariane_wire.transport.link import Link
 from ariane_wire.transport.tracing import FrameTrace
 
 
@@ -90,6 +91,27 @@ async def test_a_large_request_leaves_before_the_next_one_is_made(serving, caplo
             left.append(sum("-> DATA" in line for line in caplog.messages))
             await asyncio.gather(*calls)
     assert left == [0, 2]
+
+
+async def test_calls_one_after_the_other_wait_for_no_end_of_a_turn(serving, monkeypatch):
+    ended, end_turn = [], Link._end_turn
+
+    def counted(self):
+        ended.append(self)
+        end_turn(self)
+
+    async with (
+        serving({"Echo": ("unary_unary", echo)}) as address,
+        ariane_wire.insecure_channel(address) as channel,
+    ):
+        call = channel.unary_unary("/test.Echo/Echo")
+        await call(b"")
+        monkeypatch.setattr(Link, "_end_turn", counted)
+        for _ in range(5):
+            await call(b"x" * 1000)
+        assert not ended
+        await asyncio.gather(*(call(b"x") for _ in range(4)))
+        assert ended
 
 
 @pytest.mark.parametrize(("octets", "writes"), [(4096, 1), (40_000, 4)])

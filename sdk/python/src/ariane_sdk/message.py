@@ -152,7 +152,7 @@ class SendResult(NamedTuple):
 
 
 # `tuple.__new__` by way of `partial`: no Python statement for each result of a batch.
-_new_send_result = partial(tuple.__new__, SendResult)
+new_send_result = partial(tuple.__new__, SendResult)
 
 
 def send_results(
@@ -179,7 +179,7 @@ def send_results(
         repeat(duplicate),
         repeat("") if recall_handles is None else recall_handles,
     )
-    return list(map(_new_send_result, columns))
+    return list(map(new_send_result, columns))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

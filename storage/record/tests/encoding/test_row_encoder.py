@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from ariane_record import BlockEncoder, ProducerSequence
 from ariane_record.checksums.checksum import crc32
 from ariane_record.encoding.message_properties import TAGS_KEPT_MAX, TopicProperties
-from ariane_record.encoding.row_encoder import MessageRows, encode_rows
+from ariane_record.encoding.row_encoder import MessageRow, encode_rows
 from ariane_record.errors import IllegalProperty, RecordTooLarge
 from ariane_record.layout import PRODUCER_PROPERTIES_BYTES_MAX
 from ariane_record.single.message_id import IdRun, UniqueIds
@@ -33,33 +33,20 @@ def ids_of(count, width=32):
 
 
 def rows_of(rows, sequences):
-    """Rows, each of a topic and the arguments of its messages, as columns."""
-    parts = []
-    for topic, messages in rows:
+    """Rows, each of a topic and the arguments of its messages, to be encoded."""
+    made = []
+    for (topic, messages), sequence in zip(rows, sequences, strict=True):
+        row = MessageRow()
+        row.topic_properties, row.messages, row.sequence = topic, [], sequence
+        row.size_bytes = 0 if sequence is None else SEQUENCE_BYTES
         for arguments in messages:
-            own = {
-                name: value
-                for name, value in arguments.items()
-                if name not in ("body", "born_timestamp_ms")
-            }
-            parts.append((arguments["body"], topic.encode(**own), arguments["born_timestamp_ms"]))
-    bodies, properties, born_timestamps_ms = zip(*parts, strict=True)
-    sizes_bytes, place = [], 0
-    for _, messages in rows:
-        behind = place + len(messages)
-        each = zip(bodies[place:behind], properties[place:behind], strict=True)
-        size = sum(len(body) + of_it.overhead_bytes for body, of_it in each)
-        sizes_bytes.append(size + (0 if sequences[len(sizes_bytes)] is None else SEQUENCE_BYTES))
-        place = behind
-    return MessageRows(
-        topics=[topic for topic, _ in rows],
-        counts=[len(messages) for _, messages in rows],
-        sequences=sequences,
-        sizes_bytes=sizes_bytes,
-        bodies=bodies,
-        properties=properties,
-        born_timestamps_ms=born_timestamps_ms,
-    )
+            own = {**arguments}
+            body, born_ms = own.pop("body"), own.pop("born_timestamp_ms")
+            properties = topic.encode(**own)
+            row.messages.append((body, properties, born_ms, "whatever else"))
+            row.size_bytes += len(body) + properties.overhead_bytes
+        made.append(row)
+    return made
 
 
 @given(

@@ -12,6 +12,7 @@ from ariane_record.single.message_id import (
     UniqueIdGenerator,
     decode_offset_message_id,
     encode_offset_message_id,
+    id_hash_word,
     offset_message_ids,
 )
 
@@ -152,6 +153,8 @@ def test_many_ids_have_the_hashes_and_sums_of_their_texts(used_before):
     assert [row.tobytes().decode() for row in ids.digits] == texts
     assert len(ids) == len(set(texts)) == 1000
     assert ids.hash_words.view(np.int32).tolist() == [java_string_hash(text) for text in texts]
+    alone = np.array([id_hash_word(text) & 0xFFFFFFFF for text in texts[:99]], np.uint32)
+    assert alone.tolist() == ids.hash_words[:99].tolist()
     assert ids.pair_crcs.tolist() == [crc32(text.encode() + b"\x02") for text in texts]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import grpc
 from grpc import aio
@@ -24,13 +24,15 @@ if TYPE_CHECKING:
     from ariane_wire.client.channel import Channel
 
 Metadata = Any
-_Call = TypeVar("_Call", bound=ClientCall)
 KINDS = (
     aio.UnaryUnaryClientInterceptor,
     aio.UnaryStreamClientInterceptor,
     aio.StreamUnaryClientInterceptor,
     aio.StreamStreamClientInterceptor,
 )
+
+_MANY_REQUESTS = 2
+"""The first kind with a stream of requests."""
 
 
 def sorted_interceptors(
@@ -52,21 +54,14 @@ def sorted_interceptors(
     return rows
 
 
-class Terms(NamedTuple):
-    """How a call is to be made."""
-
-    timeout_s: float | None
-    """None for as long as it takes."""
-    metadata: Metadata
-    wait_for_ready: bool
-    encoding: str
-    """Of its messages."""
-
-
 class _Callable:
     """A method on a channel."""
 
     kind: int
+    """Its place among the four."""
+    call_type: type[ClientCall]
+    handle: type[Any] | None = None
+    """Makes what the caller holds of a call; None: the call itself."""
 
     def __init__(self, channel: Channel, method: Method) -> None:
         self._channel = channel
@@ -75,48 +70,62 @@ class _Callable:
     def _call(
         self,
         request: Any,
-        terms: tuple[float | None, Metadata, bool | None],
+        timeout: float | None,
+        metadata: Metadata,
+        wait_for_ready: bool | None,
         credentials: grpc.CallCredentials | None,
         compression: grpc.Compression | None,
     ) -> Any:
         """Begin a call, through the interceptors if there are some."""
         if credentials is not None:
             raise ValueError("credentials of a call are not supported: send metadata")
-        if terms[0] == inf:
-            terms = (None, *terms[1:])
         channel, method = self._channel, self._method
         encoding = channel.compression if compression is None else NAMES[compression]
         if not method.interceptors:
-            timeout_s, metadata, ready = terms
-            return self._begin(method, request, Terms(timeout_s, metadata, bool(ready), encoding))
+            return self._begin(method, request, timeout, metadata, wait_for_ready, encoding)
         begin = partial(self._begin_intercepted, encoding)
+        terms = (None if timeout == inf else timeout, metadata, wait_for_ready)
         return intercepted(self.kind, channel, method, begin, request, terms)
 
     def _begin_intercepted(
         self, encoding: str, details: aio.ClientCallDetails, request: Any
     ) -> Any:
         """Begin a call as its interceptors would have it."""
-        method = self._method.at(details.method)
-        ready = bool(details.wait_for_ready)
-        terms = Terms(details.timeout, details.metadata, ready, encoding)
-        return self._begin(method, request, terms)
+        method, timeout_s = self._method.at(details.method), details.timeout
+        metadata, wait_for_ready = details.metadata, details.wait_for_ready
+        return self._begin(method, request, timeout_s, metadata, wait_for_ready, encoding)
 
-    def _begin(self, method: Method, request: Any, terms: Terms) -> Any:
-        raise NotImplementedError
-
-    def _made(self, kind: type[_Call], method: Method, terms: Terms) -> _Call:
-        """A call that has not begun."""
-        block = method.block(terms.timeout_s, terms.metadata, terms.encoding)
-        call = kind(self._channel, method, block)
-        call.compression = terms.encoding
-        return call
-
-    def _start(self, call: ClientCall, terms: Terms) -> None:
-        if terms.metadata:
-            call.metadata_octets = metadata_octets(terms.metadata)
-        if terms.wait_for_ready:
+    def _begin(
+        self,
+        method: Method,
+        request: Any,
+        timeout_s: float | None,
+        metadata: Metadata,
+        wait_for_ready: bool | None,
+        encoding: str,
+    ) -> Any:
+        """Begin a call; returns what the caller holds of it."""
+        if timeout_s == inf:
+            timeout_s = None
+        channel = self._channel
+        call: Any = self.call_type(channel, method, method.block(timeout_s, metadata, encoding))
+        if encoding != "identity":
+            call.compression = encoding
+        if metadata:
+            call.metadata_octets = metadata_octets(metadata)
+        if wait_for_ready:
             call.wait_for_ready = True
-        self._channel.start(call, terms.timeout_s)
+        if self.kind >= _MANY_REQUESTS:
+            channel.start(call, timeout_s)
+            call.feed_from(request)
+        else:
+            try:
+                call.request = call.serialize(request)
+            except CallFailed:
+                pass  # The call says so.
+            else:
+                channel.start(call, timeout_s)
+        return call if self.handle is None else self.handle(call)
 
 
 class _OneRequest(_Callable):
@@ -138,7 +147,7 @@ class _OneRequest(_Callable):
             ValueError: Metadata cannot be sent.
             grpc.aio.UsageError: The channel is closed.
         """
-        return self._call(request, (timeout, metadata, wait_for_ready), credentials, compression)
+        return self._call(request, timeout, metadata, wait_for_ready, credentials, compression)
 
 
 class _ManyRequests(_Callable):
@@ -154,59 +163,37 @@ class _ManyRequests(_Callable):
         compression: grpc.Compression | None = None,
     ) -> Any:
         """Begin a call."""
-        terms = (timeout, metadata, wait_for_ready)
-        return self._call(request_iterator, terms, credentials, compression)
+        return self._call(
+            request_iterator, timeout, metadata, wait_for_ready, credentials, compression
+        )
 
 
 class UnaryUnary(_OneRequest, aio.UnaryUnaryMultiCallable):  # type: ignore[type-arg]
     """One request, one response."""
 
     kind = 0
-
-    def _begin(self, method: Method, request: Any, terms: Terms) -> UnaryUnaryCall:
-        call = self._made(UnaryUnaryCall, method, terms)
-        try:
-            call.request = call.serialize(request)
-        except CallFailed:
-            return call
-        self._start(call, terms)
-        return call
+    call_type = UnaryUnaryCall
 
 
 class UnaryStream(_OneRequest, aio.UnaryStreamMultiCallable):  # type: ignore[type-arg]
     """One request, many responses."""
 
     kind = 1
-
-    def _begin(self, method: Method, request: Any, terms: Terms) -> stream_call.UnaryStreamCall:
-        call = self._made(stream_call.UnaryStream, method, terms)
-        try:
-            call.request = call.serialize(request)
-        except CallFailed:
-            return stream_call.UnaryStreamCall(call)
-        self._start(call, terms)
-        return stream_call.UnaryStreamCall(call)
+    call_type = stream_call.UnaryStream
+    handle = stream_call.UnaryStreamCall
 
 
 class StreamUnary(_ManyRequests, aio.StreamUnaryMultiCallable):  # type: ignore[type-arg]
     """Many requests, one response."""
 
     kind = 2
-
-    def _begin(self, method: Method, request: Any, terms: Terms) -> stream_call.StreamUnaryCall:
-        call = self._made(stream_call.StreamUnary, method, terms)
-        self._start(call, terms)
-        call.feed_from(request)
-        return stream_call.StreamUnaryCall(call)
+    call_type = stream_call.StreamUnary
+    handle = stream_call.StreamUnaryCall
 
 
 class StreamStream(_ManyRequests, aio.StreamStreamMultiCallable):  # type: ignore[type-arg]
     """Many requests, many responses."""
 
     kind = 3
-
-    def _begin(self, method: Method, request: Any, terms: Terms) -> stream_call.StreamStreamCall:
-        call = self._made(stream_call.StreamStream, method, terms)
-        self._start(call, terms)
-        call.feed_from(request)
-        return stream_call.StreamStreamCall(call)
+    call_type = stream_call.StreamStream
+    handle = stream_call.StreamStreamCall

@@ -110,16 +110,18 @@ class Channel(aio.Channel):
         if timeout_s is not None and not self.set_deadline(call, timeout_s):
             return
         connection = self._ready
-        if connection is not None and not self._waiting and connection.has_room():
+        if connection is None or self._waiting or not connection.has_room():
+            self._wait(call)
+        elif call.metadata_octets:
             self._give(call, connection)
         else:
-            self._wait(call)
+            call.begin(connection)
 
     def set_deadline(self, call: ClientCall, timeout_s: float | None) -> bool:
         """Let a call end in time; return whether there is any."""
         if timeout_s is None:
             return True
-        call.deadline_s = self.loop.time() + timeout_s
+        call.deadline_s = (self._loop or self.loop).time() + timeout_s
         if timeout_s <= 0:
             call.never_processed = True
             call.finish(StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded")

@@ -100,7 +100,7 @@ class ClientConnection(Connection[ResponseHead]):
         if stream is None:
             self.check_head_place(stream_id)
             return
-        cast("ClientCall", stream).on_head(head, ends=ends)
+        stream.on_head(head, ends=ends)  # type: ignore[attr-defined]  # A call of ours.
 
     def on_long_head(self, stream_id: int, refusal: HeaderListTooLong, *, ends: bool) -> None:
         """A response has too much metadata."""

@@ -150,7 +150,9 @@ class Link(asyncio.BufferedProtocol):
             connection.receive(octets)
         finally:
             self._is_receiving = False
-        if connection.has_more_work:
+        if not self._is_armed:
+            self._wakes = 0  # The turn of what was sent before is over.
+        if connection.work and connection.has_more_work:
             self._hold()
         if connection.has_more:
             self.flush()
@@ -165,10 +167,13 @@ class Link(asyncio.BufferedProtocol):
         self._wakes += 1
         if self._is_armed:
             return
-        self._is_armed = True
-        self.loop.call_soon(self._end_turn)
         if self._is_alone:
             self.flush()
+            if self._wakes == 1 or self._is_armed:
+                return  # The first since octets came. That of a lone call needs no end of the turn.
+        self._is_armed = True
+        self._wakes = 1
+        self.loop.call_soon(self._end_turn)
 
     def flushed(self) -> asyncio.Future[None]:
         """Done once all that waits in the connection has left to the transport."""
@@ -202,8 +207,9 @@ class Link(asyncio.BufferedProtocol):
             transport.write(out[0])
         elif out:
             self._write(transport, out)
-        self._left()
-        if connection.can_pump and not self._is_armed:
+        if connection.after or self._flushed is not None:
+            self._left()
+        if (connection.first or connection.ready) and connection.can_pump and not self._is_armed:
             self._is_armed = True
             self.loop.call_soon(self._end_turn)
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 from weakref import WeakValueDictionary
 
 from grpc import StatusCode
@@ -93,29 +93,20 @@ CHANNEL_OPTIONS: Final = ChannelOptions(
 )
 
 
-class _Method(NamedTuple):
-    """A method whose requests or answers this client encodes itself."""
+_Encode: TypeAlias = Callable[[Any], bytes]
+_Decode: TypeAlias = Callable[[bytes], Any]
 
-    path: str
-    encode: Callable[[Any], bytes] | None
-    decode: Callable[[bytes], Any] | None
-
-
-_APPEND_RECORDS: Final = _Method(
-    f"/{SEND.services_by_name['SendService'].full_name}/AppendRecords",
-    None,
-    AppendRecordsResponse.FromString,
+_APPEND_RECORDS: Final = f"/{SEND.services_by_name['SendService'].full_name}/AppendRecords"
+_UPDATE_TRANSACTIONS: Final = (
+    f"/{TRANSACTION.services_by_name['TransactionService'].full_name}/UpdateTransactions"
 )
-_UPDATE_TRANSACTIONS: Final = _Method(
-    f"/{TRANSACTION.services_by_name['TransactionService'].full_name}/UpdateTransactions",
-    None,
-    UpdateTransactionsResponse.FromString,
-)
-_RECEIVE_RECORDS: Final = _Method(
-    f"/{RECEIVE.services_by_name['ReceiveService'].full_name}/ReceiveRecords",
-    ReceiveRecordsRequest.SerializeToString,
-    None,
-)
+_RECEIVE_RECORDS: Final = f"/{RECEIVE.services_by_name['ReceiveService'].full_name}/ReceiveRecords"
+_CODECS: Final[Mapping[str, tuple[_Encode | None, _Decode | None]]] = {
+    _APPEND_RECORDS: (None, AppendRecordsResponse.FromString),
+    _UPDATE_TRANSACTIONS: (None, UpdateTransactionsResponse.FromString),
+    _RECEIVE_RECORDS: (ReceiveRecordsRequest.SerializeToString, None),
+}
+"""The methods whose requests or answers this client encodes itself."""
 
 ACTING_KEY: Final = "x-ariane-acting-for"
 """Metadata key: the user for whom a member of the cluster makes a call."""
@@ -172,7 +163,7 @@ class Connections:
         """Addresses where another process was than the expected one."""
         self._channels: dict[str, Channel] = {}
         self._stubs: dict[tuple[Callable[[Channel], Any], str], Any] = {}
-        self._methods: dict[tuple[str, _Method], Callable[..., Any]] = {}
+        self._methods: dict[tuple[str, str], Callable[..., Any]] = {}
         self._closed = False
         self._born = PROCESS.generation
         self._fork_guard = ForkGuard()
@@ -296,8 +287,9 @@ class Connections:
         self, address: str, request: bytes, timeout_s: float
     ) -> Call[AppendRecordsResponse]:
         """Append by one call to a broker; the request is encoded already."""
-        method = self._method(address, _APPEND_RECORDS)
-        call: Call[AppendRecordsResponse] = method(request, timeout=timeout_s)
+        call: Call[AppendRecordsResponse] = self._method(address, _APPEND_RECORDS)(
+            request, timeout=timeout_s
+        )
         return call
 
     def update_transactions(
@@ -364,17 +356,16 @@ class Connections:
         """The group service of a broker."""
         return self._stub(GroupServiceStub, address)
 
-    def _method(self, address: str, method: _Method) -> Callable[..., Any]:
+    def _method(self, address: str, path: str) -> Callable[..., Any]:
         """A method at an address; kept, because making one encodes its head."""
         if self._born != PROCESS.generation:  # Without a call for each send.
             self._fork_guard.check()
-        kept = self._methods.get((address, method))
+        kept = self._methods.get((address, path))
         if kept is None:
-            path, encode, decode = method
             # The stub's type has no requests that are encoded already.
             channel: Any = self.channel(address)
-            made: Callable[..., Any] = channel.unary_unary(path, encode, decode)
-            self._methods[address, method] = kept = made
+            made: Callable[..., Any] = channel.unary_unary(path, *_CODECS[path])
+            self._methods[address, path] = kept = made
         return kept
 
     def _stub(self, make: Callable[[Channel], _Stub], address: str) -> _Stub:

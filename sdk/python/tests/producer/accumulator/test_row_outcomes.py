@@ -21,7 +21,7 @@ from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.producer.accumulator.row import Row
 from ariane_sdk.producer.sending.append_calls import AppendCalls
 from ariane_sdk.producer.sending.sender import AppendCall
-from ariane_sdk.producer.sending.table_wire import settle_rows
+from ariane_sdk.producer.sending.table_wire import keep_encoded, settle_rows
 from ariane_sdk.producer.sending.unsettled import Unsettled
 from ariane_sdk.runtime.clock import SystemClock
 from ariane_testkit.append_rows import RowResult, call_of, table_result_of
@@ -76,7 +76,7 @@ class Side:
 
 
 def settle(side, result):
-    return settle_rows(side.call.sent, result, address=ADDRESS, peer="broker-a")
+    return settle_rows(side.call.rows, side.call.encoded, result, address=ADDRESS)
 
 
 def results_for(request):
@@ -181,7 +181,7 @@ def test_everybody_is_told_where_the_message_is_or_keeps_it(
         if refused is not None:
             # It is sent again as it was.
             sent = request.rows[unlucky]
-            side.call.sent.keep_encoded()
+            keep_encoded(side.call.rows, side.call.encoded)
             side.rows = {refused.queue: refused}
             (again,) = call_of(side.request()).rows
             assert again == sent
@@ -217,7 +217,7 @@ async def test_settled_rows_keep_no_message(ends):
     results = results_for(call_of(side.request()))
     rows = list(side.call.rows)
     if ends == "stored as sent again":
-        side.call.sent.keep_encoded()
+        keep_encoded(side.call.rows, side.call.encoded)
         tables_of = [weakref.ref(row.table.sizes) for row in rows]
         side.request()
     if ends == "failed":

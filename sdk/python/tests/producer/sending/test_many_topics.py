@@ -29,8 +29,8 @@ def travelled(monkeypatch):
     encode = append_calls.encode_rows
 
     def encode_seen(rows, unique_ids):
-        if len(rows.counts) >= ROWS_MIN:
-            seen.append((len(rows.counts), len(rows.bodies)))
+        if len(rows) >= ROWS_MIN:
+            seen.append((len(rows), len(unique_ids)))
         return encode(rows, unique_ids)
 
     monkeypatch.setattr(append_calls, "encode_rows", encode_seen)

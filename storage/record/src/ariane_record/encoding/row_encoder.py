@@ -12,22 +12,21 @@ Of a few messages the columns would cost more than the messages: they are encode
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate, chain, repeat
-from operator import attrgetter
-from typing import Final, NamedTuple
+from operator import attrgetter, itemgetter
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ariane_ordering import java_string_hash
 from ariane_record.checksums.checksum import crc32 as crc32_of
 from ariane_record.checksums.java_hash import index_hash, index_hashes_of, key_hash
 from ariane_record.encoding.block import pack_unowned_header, record_crcs_of
 from ariane_record.encoding.message_properties import EncodedProperties, TopicProperties
 from ariane_record.encoding.record_table import RecordTable
 from ariane_record.layout import CRC_MASK, HEADER, HEADER_BYTES, MAGIC_V1, ByteBuffer
-from ariane_record.single.message_id import UniqueIds
+from ariane_record.single.message_id import UniqueIds, id_hash_word
 from ariane_record.single.producer_sequence import (
     SEQUENCE_BYTES,
     ProducerSequence,
@@ -38,6 +37,10 @@ from ariane_record.single.wire_fields import int32s
 FEW: Final = 8
 """Fewer messages are encoded one by one."""
 
+_messages_of = attrgetter("messages")
+_body_of: Final[Callable[[Any], bytes]] = itemgetter(0)
+_properties_of: Final[Callable[[Any], EncodedProperties]] = itemgetter(1)
+_born_of: Final[Callable[[Any], int]] = itemgetter(2)
 _before_of = attrgetter("before_id")
 _behind_of = attrgetter("behind_id")
 _overhead_of = attrgetter("overhead_bytes")
@@ -48,30 +51,25 @@ _flag_of = attrgetter("flag")
 _system_flag_of = attrgetter("system_flag")
 
 
-class MessageRows(NamedTuple):
-    """Messages to encode, row after row."""
+class MessageRow:
+    """Messages for one queue that are stored together; whoever sends them knows more of them."""
 
-    topics: Sequence[TopicProperties]
-    """The topic of each row."""
-    counts: Sequence[int]
-    """The number of messages of each, 1 or more."""
-    sequences: Sequence[ProducerSequence | None]
-    """Each row's place in the stream of its producer; None for a row in no stream."""
-    sizes_bytes: Sequence[int]
-    """Bytes of the records of each row, with its sequence."""
-    bodies: Sequence[bytes]
-    """The body of each message."""
-    properties: Sequence[EncodedProperties]
-    """Its properties."""
-    born_timestamps_ms: Sequence[int]
-    """When each was made, milliseconds since the epoch."""
+    topic_properties: TopicProperties
+    """Their topic, and what has encoded their properties."""
+    messages: Sequence[Any]
+    """One or more tuples: the body of a message, its properties, when it was made, in milliseconds
+    since the epoch, and whatever else belongs to it."""
+    sequence: ProducerSequence | None = None
+    """The place in the stream of the producer; None for a row in no stream."""
+    size_bytes = 0
+    """Bytes of the records, with the sequence."""
 
 
 class EncodedRows(NamedTuple):
     """Encoded rows, one after the other. Columns on the wire are little-endian."""
 
-    topics: Sequence[TopicProperties]
-    """The topic of each row."""
+    rows: Sequence[MessageRow]
+    """The rows."""
     counts: Sequence[int]
     """The number of records of each."""
     records: bytes
@@ -86,12 +84,14 @@ class EncodedRows(NamedTuple):
     """Their hashes, the id first: int32 each."""
     crc32: int
     """CRC-32 of all records."""
+    unique_ids: UniqueIds
+    """The id of each, but for those that have one from elsewhere."""
 
     def table(self) -> RecordTable:
         """The same as a table of records, for what is sent with others or once more."""
         sizes = np.array(self.sizes, np.int32)
         return RecordTable(
-            topics=[topic.name for topic in self.topics],
+            topics=[row.topic_properties.name for row in self.rows],
             counts=self.counts,
             pieces=(self.records,),
             sizes=sizes,
@@ -103,7 +103,7 @@ class EncodedRows(NamedTuple):
         )
 
 
-def encode_rows(rows: MessageRows, unique_ids: UniqueIds) -> EncodedRows:
+def encode_rows(rows: Sequence[MessageRow], unique_ids: UniqueIds) -> EncodedRows:
     """Encode messages.
 
     Args:
@@ -113,68 +113,75 @@ def encode_rows(rows: MessageRows, unique_ids: UniqueIds) -> EncodedRows:
     return _encode_few(rows, unique_ids) if len(unique_ids) < FEW else _encode(rows, unique_ids)
 
 
-def _encode(rows: MessageRows, unique_ids: UniqueIds) -> EncodedRows:
+def _encode(rows: Sequence[MessageRow], unique_ids: UniqueIds) -> EncodedRows:
     """Encode messages by column."""
     digits = unique_ids.digits
     count = len(digits)
-    bodies, properties = rows.bodies, rows.properties
+    # Not by `zip`: it would make an iterator for each message, which wakes the garbage collector.
+    messages = list(chain.from_iterable(map(_messages_of, rows)))
+    bodies, properties = list(map(_body_of, messages)), list(map(_properties_of, messages))
+    counts = list(map(len, map(_messages_of, rows)))
+    topics = [row.topic_properties for row in rows]
     befores = list(map(_before_of, properties))
     body_lengths = np.fromiter(map(len, bodies), np.int32, count)
     sizes = body_lengths + np.fromiter(map(_overhead_of, properties), np.int32, count)
     sequenced: list[int] = []
-    firsts = accumulate(rows.counts[:-1], initial=0)
-    for first, sequence, row_count, size_bytes in zip(
-        firsts, rows.sequences, rows.counts, rows.sizes_bytes, strict=True
-    ):
-        if sequence is not None:
-            befores[first] = _with_sequence(properties[first], sequence, row_count, size_bytes)
+    for first, row in zip(accumulate(counts[:-1], initial=0), rows, strict=True):
+        if row.sequence is not None:
+            befores[first] = _with_sequence(properties[first], row)
             sequenced.append(first)
     sizes[sequenced] += SEQUENCE_BYTES
-    headers = _headers(rows, body_lengths, sizes)
+    headers = _headers(bodies, properties, body_lengths, sizes)
+    headers["born_timestamp"] = list(map(_born_of, messages))
+    if any(topic.magic != MAGIC_V1 for topic in topics):
+        headers["magic"] = np.repeat([topic.magic for topic in topics], counts)
     ids = digits.view(f"S{digits.shape[1]}").ravel().tolist()
     own_ids = [place for place, own_id in enumerate(map(_own_id_of, properties)) if own_id]
     for place in own_ids:
         ids[place] = b""
     # Not as a list: the garbage collector would scan each of them.
-    pieces = zip(headers, bodies, befores, ids, map(_behind_of, properties), strict=True)
+    header_bytes = headers.view(f"V{HEADER_BYTES}").tolist()
+    pieces = zip(header_bytes, bodies, befores, ids, map(_behind_of, properties), strict=True)
     records = b"".join(chain.from_iterable(pieces))
-    hashes_before_ids = np.array([topic.hash_before_id for topic in rows.topics], np.uint32)
-    id_hashes = index_hashes_of(unique_ids.hash_words + np.repeat(hashes_before_ids, rows.counts))
+    hashes_before_ids = np.array([topic.hash_before_id for topic in topics], np.uint32)
+    id_hashes = index_hashes_of(unique_ids.hash_words + np.repeat(hashes_before_ids, counts))
     if own_ids:
-        topics = list(chain.from_iterable(map(repeat, rows.topics, rows.counts)))
+        names = list(chain.from_iterable(map(repeat, [topic.name for topic in topics], counts)))
         for place in own_ids:
-            id_hashes[place] = key_hash(topics[place].name, properties[place].unique_id)
+            id_hashes[place] = key_hash(names[place], properties[place].unique_id)
     key_counts, key_hashes = _with_keys(id_hashes, list(map(_keys_of, properties)))
     return EncodedRows(
-        topics=rows.topics,
-        counts=rows.counts,
+        rows=rows,
+        counts=counts,
         records=records,
         sizes=sizes.tolist(),
         tag_codes=np.fromiter(map(_code_of, properties), "<i4", count).tobytes(),
         key_counts=key_counts,
         key_hashes=key_hashes,
         crc32=crc32_of(records),
+        unique_ids=unique_ids,
     )
 
 
-def _encode_few(rows: MessageRows, unique_ids: UniqueIds) -> EncodedRows:
+def _encode_few(rows: Sequence[MessageRow], unique_ids: UniqueIds) -> EncodedRows:
     """Encode messages one by one."""
     pieces: list[ByteBuffer] = []
     sizes: list[int] = []
+    tag_codes: list[int] = []
     key_counts: list[int] = []
     hashes: list[int] = []
-    messages = zip(
-        rows.bodies, rows.properties, rows.born_timestamps_ms, unique_ids.texts(), strict=True
-    )
-    by_row = zip(rows.topics, rows.counts, rows.sequences, rows.sizes_bytes, strict=True)
-    for topic, count, sequence, size_bytes in by_row:
-        for place in range(count):
-            body, properties, born_ms, unique_id = next(messages)
+    texts = iter(unique_ids.texts())
+    for row in rows:
+        topic, sequence = row.topic_properties, row.sequence
+        for message in row.messages:
+            properties: EncodedProperties
+            body, properties, born_ms = message[:3]
+            unique_id = next(texts)
             size = len(body) + properties.overhead_bytes
             before_id = properties.before_id
-            if sequence is not None and not place:
+            if sequence is not None:
                 size += SEQUENCE_BYTES
-                before_id = _with_sequence(properties, sequence, count, size_bytes)
+                before_id, sequence = _with_sequence(properties, row), None
             header = pack_unowned_header(
                 size,
                 topic.magic,
@@ -189,49 +196,48 @@ def _encode_few(rows: MessageRows, unique_ids: UniqueIds) -> EncodedRows:
                 hashes.append(key_hash(topic.name, properties.unique_id))
             else:
                 pieces += (header, body, before_id, unique_id.encode(), properties.behind_id)
-                hashes.append(index_hash(topic.hash_before_id + java_string_hash(unique_id)))
+                hashes.append(index_hash(topic.hash_before_id + id_hash_word(unique_id)))
             sizes.append(size)
+            tag_codes.append(properties.tag_code)
             key_counts.append(1 + len(properties.key_hashes))
             hashes += properties.key_hashes
     records = b"".join(pieces)
     return EncodedRows(
-        topics=rows.topics,
-        counts=rows.counts,
+        rows=rows,
+        counts=list(map(len, map(_messages_of, rows))),
         records=records,
         sizes=sizes,
-        tag_codes=int32s(list(map(_code_of, rows.properties))),
+        tag_codes=int32s(tag_codes),
         key_counts=bytes(key_counts),
         key_hashes=int32s(hashes),
         crc32=crc32_of(records),
+        unique_ids=unique_ids,
     )
 
 
-def _with_sequence(
-    properties: EncodedProperties, sequence: ProducerSequence, count: int, size_bytes: int
-) -> bytes:
-    """The bytes between body and id of the first message of a row."""
-    encoded = encode_sequence(sequence, count, size_bytes)
+def _with_sequence(properties: EncodedProperties, row: MessageRow) -> bytes:
+    """The bytes between body and id of the first message of a row in a stream."""
+    assert row.sequence is not None  # noqa: S101 - for the type checker: callers have looked.
+    encoded = encode_sequence(row.sequence, len(row.messages), row.size_bytes)
     return properties.before_sequence + encoded + properties.behind_sequence
 
 
 def _headers(
-    rows: MessageRows, body_lengths: NDArray[np.int32], sizes: NDArray[np.int32]
-) -> list[bytes]:
+    bodies: Sequence[bytes],
+    properties: Sequence[EncodedProperties],
+    body_lengths: NDArray[np.int32],
+    sizes: NDArray[np.int32],
+) -> NDArray[np.void]:
     """The fixed part of each record, with zeros in the fields that the broker owns."""
     count = len(sizes)
-    crcs = np.fromiter(map(crc32_of, rows.bodies), np.uint32, count)
     headers: NDArray[np.void] = np.zeros(count, HEADER)
     headers["size"] = sizes
     headers["magic"] = MAGIC_V1
-    if any(topic.magic != MAGIC_V1 for topic in rows.topics):
-        headers["magic"] = np.repeat([topic.magic for topic in rows.topics], rows.counts)
-    headers["body_crc"] = crcs & np.uint32(CRC_MASK)
-    headers["flag"] = np.fromiter(map(_flag_of, rows.properties), np.int32, count)
-    headers["system_flag"] = np.fromiter(map(_system_flag_of, rows.properties), np.int32, count)
-    headers["born_timestamp"] = rows.born_timestamps_ms
+    headers["body_crc"] = np.fromiter(map(crc32_of, bodies), np.uint32, count) & np.uint32(CRC_MASK)
+    headers["flag"] = np.fromiter(map(_flag_of, properties), np.int32, count)
+    headers["system_flag"] = np.fromiter(map(_system_flag_of, properties), np.int32, count)
     headers["body_length"] = body_lengths
-    encoded: list[bytes] = headers.view(f"V{HEADER_BYTES}").tolist()
-    return encoded
+    return headers
 
 
 def _with_keys(

@@ -12,10 +12,11 @@ A unique id is given by the producer before the message is sent, so that a repea
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, lru_cache
 from ipaddress import ip_address
+from operator import mul
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -38,8 +39,11 @@ _COUNTER_DIGITS: Final = 4
 _COUNTER: Final = f"V{_COUNTER_DIGITS}"
 _NO_COUNTER: Final = "0" * _COUNTER_DIGITS
 _DECEMBER: Final = 12
+_OWN_DIGITS: Final = 12
+"""Digits of the time and the counter, in which the ids of one producer differ."""
 _HASH_FACTOR: Final = 31
 _WORD: Final = 1 << 32
+_OWN_POWERS: Final = [pow(_HASH_FACTOR, place, _WORD) for place in range(_OWN_DIGITS - 1, -1, -1)]
 
 
 class MessagePlace(NamedTuple):
@@ -152,6 +156,20 @@ class UniqueIds:
         return np.concatenate([words_of(*run) for run in self._runs])
 
 
+def id_hash_word(unique_id: str) -> int:
+    """``java_hash`` of an id of ``UniqueIds``, as a number with the same lowest 32 bits.
+
+    Ids of one producer begin alike, which is hashed once.
+    """
+    own: int = sum(map(mul, unique_id[-_OWN_DIGITS:].encode(), _OWN_POWERS))
+    return _begin_word(unique_id[:-_OWN_DIGITS]) + own
+
+
+@lru_cache(maxsize=64)
+def _begin_word(begin: str) -> int:
+    return java_string_hash(begin) * pow(_HASH_FACTOR, _OWN_DIGITS, _WORD) % _WORD
+
+
 def encode_offset_message_id(store_host: Host, commit_log_offset: int) -> str:
     """The offset message id: 32 hex digits, or 56 with an IPv6 host."""
     place = _PLACE.pack(store_host[1], commit_log_offset)
@@ -243,22 +261,20 @@ class UniqueIdGenerator:
         Args:
             count: The number of ids, 1 or more.
         """
-        return UniqueIds([*self._runs(count)])
-
-    def _runs(self, count: int) -> Iterator[IdRun]:
-        """Runs of ``count`` counters, by the digits before them."""
         now_ms = self._clock_ms()
         if now_ms > self._latest_ms:
             self._enter_millisecond(now_ms)
+        runs: list[IdRun] = []
         while count:
             counter = self._counter
             end = min(counter + count, _COUNTER_LAST + 1)
-            yield IdRun(self._stamp, counter, end)
+            runs.append(IdRun(self._stamp, counter, end))
             count -= end - counter
             self._counter = end
             if end > _COUNTER_LAST:
                 self._counter = 0
                 self._enter_millisecond(self._latest_ms + 1)
+        return UniqueIds(runs)
 
     def _enter_millisecond(self, now_ms: int) -> None:
         self._latest_ms = now_ms

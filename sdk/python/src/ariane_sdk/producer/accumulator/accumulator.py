@@ -59,14 +59,16 @@ class Taken(NamedTuple):
 
     rows: list[Row]
     """The rows; they take no more messages."""
+    message_count: int
+    """Number of messages."""
     cut: Row | None
     """The last of them, if it was cut off from a row that still waits."""
     next_s: float
     """The monotonic time at which another row may be sent; infinite without one."""
 
 
-class Accumulator:
-    """The rows that wait for one broker."""
+class Accumulator(deque[Row]):
+    """The rows that wait for one broker, the oldest first."""
 
     def __init__(self, on_row: Callable[[], None], *, request_bytes_max: int) -> None:
         """Start empty.
@@ -75,19 +77,15 @@ class Accumulator:
             on_row: Called whenever rows may be taken that could not before.
             request_bytes_max: The most bytes of rows in a call; a larger row goes alone.
         """
-        self._line: deque[Row] = deque()
+        super().__init__()
         self._on_row = on_row
         self._request_bytes_max = request_bytes_max
         self.in_flight_count = 0
         """How many messages are under way to the broker; whoever takes and sends rows sets it."""
 
-    def __len__(self) -> int:
-        """Number of rows."""
-        return len(self._line)
-
     def add(self, row: Row) -> None:
         """Add a new row behind all others; it may grow until it is taken."""
-        self._line.append(row)
+        self.append(row)
         self._on_row()
 
     def add_again(self, rows: Sequence[Row]) -> None:
@@ -97,29 +95,32 @@ class Accumulator:
         sequence numbers, a movable one would take the next numbers of the queue, and the broker
         would refuse both.
         """
-        line = self._line
         staying = [row for row in rows if not row.movable]
-        while line and not line[0].movable:
-            staying.append(line.popleft())
-        line.extendleft(reversed([row for row in rows if row.movable]))
-        line.extendleft(reversed(staying))
+        while self and not self[0].movable:
+            staying.append(self.popleft())
+        self.extendleft(reversed([row for row in rows if row.movable]))
+        self.extendleft(reversed(staying))
         self._on_row()
 
     def give_up_movable(self) -> list[Row]:
         """Take away the rows that can go to another broker."""
-        movable = [row for row in self._line if row.movable]
-        self._line = deque(row for row in self._line if not row.movable)
+        movable = [row for row in self if row.movable]
+        self._keep([row for row in self if not row.movable])
         return movable
 
     def take_out(self, rows: Collection[Row]) -> None:
         """Remove rows that wait here."""
-        self._line = deque(row for row in self._line if row not in rows)
+        self._keep([row for row in self if row not in rows])
         self._on_row()  # Other rows may have waited behind them.
+
+    def _keep(self, rows: Sequence[Row]) -> None:
+        self.clear()
+        self.extend(rows)
 
     def waiting(self, held_queues: AbstractSet[MessageQueue]) -> Waiting:
         """Count what could be sent now, beside calls that hold these queues."""
         size_bytes = count = row_count = 0
-        for row in self._line:
+        for row in self:
             if not (row.queue in held_queues and row.in_order):
                 size_bytes += row.wire_bytes
                 count += row.count
@@ -135,17 +136,17 @@ class Accumulator:
             held_queues: The ordered queues of calls in flight.
             now_s: The monotonic time.
         """
-        line, held_queues = self._line, set(held_queues)
+        held_queues = set(held_queues)
         taken: list[Row] = []
         passed: list[Row] = []
         size_bytes = count = 0
         next_s = float("inf")
         cut = None
-        while line:
-            row = line.popleft()
+        while self:
+            row = self.popleft()
             if row.settled:  # All its messages were withdrawn.
                 continue
-            in_order = row.in_order
+            in_order, row_count = row.in_order, row.count
             early = row.not_before_s > now_s
             if early or (in_order and row.queue in held_queues):
                 if early:
@@ -158,22 +159,22 @@ class Accumulator:
                 or len(taken) == ROWS_PER_CALL_MAX
                 or (taken and size_bytes + row.wire_bytes > self._request_bytes_max)
             ):
-                line.appendleft(row)
+                self.appendleft(row)
                 break
             else:
-                if count + row.count > count_max:
+                if count + row_count > count_max:
                     cut = _first_part(row, count_max - count)
                     if cut is not None:
-                        line.appendleft(row)
-                        row = cut
+                        self.appendleft(row)
+                        row, row_count = cut, count_max - count
                 row.open = False
                 taken.append(row)
                 size_bytes += row.wire_bytes
-                count += row.count
+                count += row_count
             if in_order:
                 held_queues.add(row.queue)
-        line.extendleft(reversed(passed))
-        return Taken(taken, cut, next_s)
+        self.extendleft(reversed(passed))
+        return Taken(taken, count, cut, next_s)
 
 
 class ByBroker(dict[str, Part]):
@@ -222,11 +223,9 @@ class OpenRows:
         self._spread_count = settings.spread_count
         self._sequenced = settings.idempotent
 
-    def fits(self, row: Row, body_bytes: int) -> bool:
-        """Whether a row has room for one more body of this size."""
-        return row.open and (
-            not row.messages or row.wire_bytes + body_bytes <= self._batch_bytes_max
-        )
+    def _fits(self, row: Row, body_bytes: int) -> bool:
+        """Whether an open row has room for one more body of this size."""
+        return not row.messages or row.wire_bytes + body_bytes <= self._batch_bytes_max
 
     def for_any_queue(
         self, info: TopicInfo, body_bytes: int, kind: int = AT_ONCE, demand: Demand | None = None
@@ -241,7 +240,12 @@ class OpenRows:
         """
         is_usual = kind == AT_ONCE and demand is None
         row = info.row if is_usual else info.open_rows.get((None, kind, demand, MOVABLE))
-        if row is not None and len(row.messages) < row.count_max and self.fits(row, body_bytes):
+        if (
+            row is not None
+            and row.open
+            and len(row.messages) < row.count_max
+            and self._fits(row, body_bytes)
+        ):
             return row
         queue = info.next_queue(self._is_welcome)
         row = self._row_in_round(info, queue, body_bytes, kind, demand)
@@ -264,7 +268,7 @@ class OpenRows:
             return self._open(info, queue, info.choose_queue, kind, demand)
         key: RowKey = (queue, kind, demand, MOVABLE)
         row = info.open_rows.get(key)
-        if row is None or row.queue != queue or not self.fits(row, body_bytes):
+        if row is None or not row.open or row.queue != queue or not self._fits(row, body_bytes):
             row = self._open(info, queue, info.choose_queue, kind, demand)
             info.open_rows[key] = row
         if info.queue_count > 1:
@@ -293,9 +297,10 @@ class OpenRows:
         row = info.open_rows.get(key)
         if (
             row is None
+            or not row.open
             or row.grouped != grouped
             or row.demand != demand
-            or not self.fits(row, body_bytes)
+            or not self._fits(row, body_bytes)
         ):
             row = self._open(info, queue, None, kind, demand, grouped=grouped)
             info.open_rows[key] = row

@@ -11,24 +11,24 @@ rows in the same request; large runs and Arrow tables come encoded (``table``)::
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import InitVar, dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import repeat
+from types import MappingProxyType
 from typing import Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ariane_record import ProducerSequence
 from ariane_record.encoding.message_properties import EncodedProperties, TopicProperties
 from ariane_record.encoding.record_table import RecordTable
+from ariane_record.encoding.row_encoder import MessageRow
 from ariane_record.single.message_id import UniqueIds
 from ariane_record.single.producer_sequence import SEQUENCE_BYTES
 from ariane_record.single.recall_handle import RecallHandle
 from ariane_sdk.checks.delay import AFTER_DELAYS, AT_ONCE
 from ariane_sdk.checks.demand import Demand
 from ariane_sdk.errors import CallError, SendError
-from ariane_sdk.message import Message, SendResult, send_results
+from ariane_sdk.message import Message, SendResult, new_send_result
 from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.producer.accumulator.send_results import StoredMessages, StoredRow
 
@@ -51,94 +51,105 @@ NO_MAX: Final = 1 << 62
 """More messages than a row ever has."""
 
 
-@dataclass(slots=True, eq=False)
-class Row:
+class Row(MessageRow):
     """Messages for one queue, and the state of their sending.
 
     The records do not name their queue; the broker fills it in. So a row that is not pinned can go
     to any queue of its topic, as long as no broker may have stored it.
+
+    The defaults stand in the class: most rows never change them.
     """
 
-    queue: MessageQueue
-    """The queue that the row goes to: its first choice, and its only one without another."""
-    topic_properties: TopicProperties
-    """What encodes the properties of its messages."""
-    choose_other: ChooseQueue | None = field(kw_only=True)
-    """Chooses another queue of the topic; None: the row is pinned to its queue."""
-    sequenced: InitVar[bool] = field(kw_only=True)
-    """Whether the row gets sequence numbers before it is sent."""
-    grouped: bool = field(kw_only=True, default=False)
-    """Whether message groups brought it to its queue: it is taken apart if that disappears."""
-    kind: int = field(kw_only=True, default=AT_ONCE)
-    """The kind of delay of all messages: a level, or one of the constants of ``delay``."""
-    demand: Demand | None = field(kw_only=True, default=None)
-    """The level that all messages must reach; None for the broker's own."""
-    half_of: str = field(kw_only=True, default="")
-    """The producer group of the one message, if it is a half message; else empty."""
-    topic: str = field(init=False)
+    topic: str
     """The topic of all messages."""
-    pinned: bool = field(init=False)
+    pinned: bool
     """Whether the row must go to its queue, in order with others for it."""
-    in_order: bool = field(init=False)
+    in_order: bool
     """Whether only one row of its queue may be in flight. Half messages have no order yet."""
-    count_max: int = field(init=False, default=NO_MAX)
+    count_max = NO_MAX
     """Number of messages after which messages for any queue go on to the next queue."""
-    open: bool = field(init=False, default=True)
+    open = True
     """Whether the row still takes messages."""
-    messages: list[RowMessage] = field(init=False, default_factory=list)
+    messages: list[RowMessage]
     """The messages, until the row has its outcome; none of a row that came encoded."""
-    size_bytes: int = field(init=False, default=0)
-    """Size of the records in bytes."""
-    wire_bytes: int = field(init=False, default=0)
+    wire_bytes = 0
     """Size of records and columns on the wire, in bytes."""
-    table: RecordTable | None = field(init=False, default=None)
+    table: RecordTable | None = None
     """The records, once they are needed by themselves; None before."""
-    unique_ids: UniqueIds | None = field(init=False, default=None)
+    unique_ids: UniqueIds | None = None
     """The ids of ``table``."""
-    times_ms: NDArray[np.int64] | None = field(init=False, default=None)
+    times_ms: NDArray[np.int64] | None = None
     """When each message of a row that came encoded is due; None for at once."""
-    deadline_s: float = field(init=False, default=0.0)
+    deadline_s = 0.0
     """When the row is given up, by the monotonic clock."""
-    not_before_s: float = field(init=False, default=0.0)
+    not_before_s = 0.0
     """The earliest time to send the row (again), by the monotonic clock."""
-    relayed: bool = field(init=False, default=False)
+    relayed = False
     """Whether messages have their ids from elsewhere."""
-    repeat_count: int = field(init=False, default=0)
+    repeat_count = 0
     """Repeats so far after errors that limit the number of repeats."""
-    failed_rounds: int = field(init=False, default=0)
+    failed_rounds = 0
     """Rounds in which every broker that could take the row has refused it; for a pinned row, the
     number of its refusals."""
-    refused_until_s: dict[str, float] = field(init=False, default_factory=dict)
+    refused_until_s: Mapping[str, float] = MappingProxyType({})
     """The brokers that refused the row in this round, each with the monotonic time before which it
     asked not to be tried again."""
-    last_refusal: CallError | None = field(init=False, default=None)
+    last_refusal: CallError | None = None
     """The latest refusal."""
-    in_flight: bool = field(init=False, default=False)
+    in_flight = False
     """Whether a call carries the row now."""
-    maybe_stored: bool = field(init=False, default=False)
+    maybe_stored = False
     """Whether one of the calls may have stored the row."""
-    sequence: ProducerSequence | None = field(init=False, default=None)
-    """The sequence numbers under which the row may be stored, or is about to be sent; they count
-    within its queue."""
-    sequence_bytes: int = field(init=False)
-    """Room for them in the first record."""
-    settled: bool = field(init=False, default=False)
+    sequence_bytes: int
+    """Room in the first record for sequence numbers: those under which the row may be stored, or is
+    about to be sent. They count within its queue."""
+    settled = False
     """Whether the messages have their outcomes."""
-    stored: StoredMessages | None = field(init=False, default=None)
+    stored: StoredMessages | None = None
     """The messages of a row that came encoded and is stored."""
-    error: SendError | None = field(init=False, default=None)
+    error: SendError | None = None
     """Why the row failed."""
-    trace_parents: tuple[str, ...] = field(init=False, default=())
+    trace_parents: tuple[str, ...] = ()
     """Sampled spans in which messages were sent, as W3C trace contexts; not all of them."""
-    _done: asyncio.Future[None] | None = field(init=False, default=None)
-    _cut: Row | None = field(init=False, default=None)
+    _done: asyncio.Future[None] | None = None
+    _cut: Row | None = None
     """The first messages, while they are a row of their own without an outcome."""
 
-    def __post_init__(self, sequenced: bool) -> None:
-        self.topic = self.queue.topic
-        self.pinned = self.choose_other is None
-        self.in_order = not self.half_of and (self.pinned or sequenced)
+    def __init__(
+        self,
+        queue: MessageQueue,
+        topic_properties: TopicProperties,
+        *,
+        choose_other: ChooseQueue | None,
+        sequenced: bool,
+        grouped: bool = False,
+        kind: int = AT_ONCE,
+        demand: Demand | None = None,
+        half_of: str = "",
+    ) -> None:
+        """Begin without messages.
+
+        Args:
+            queue: The queue that the row goes to: its first choice, and its only one without
+                another.
+            topic_properties: What encodes the properties of its messages.
+            choose_other: Chooses another queue of the topic; None: the row is pinned to its queue.
+            sequenced: Whether the row gets sequence numbers before it is sent.
+            grouped: Whether message groups brought it to its queue: it is taken apart if that
+                disappears.
+            kind: The kind of delay of all messages: a level, or one of the constants of ``delay``.
+            demand: The level that all messages must reach; None for the broker's own.
+            half_of: The producer group of the one message, if it is a half message; else empty.
+        """
+        self.queue = queue
+        self.topic = queue.topic
+        self.topic_properties = topic_properties
+        self.choose_other = choose_other
+        self.grouped, self.kind, self.demand, self.half_of = grouped, kind, demand, half_of
+        self.pinned = choose_other is None
+        self.in_order = not half_of and (self.pinned or sequenced)
         self.sequence_bytes = SEQUENCE_BYTES if sequenced else 0
+        self.messages = []
 
     @property
     def movable(self) -> bool:
@@ -269,41 +280,37 @@ class Row:
 
         Args:
             stored: Where.
-            log_offsets: Byte position of each record in the commit log; there may be more.
+            log_offsets: Byte position of each record in the commit log.
             unique_ids: The id of each message.
         """
+        queue, first, *how = stored
+        messages = self.messages
         if self.relayed:
-            unique_ids = [
-                properties.unique_id or unique_id
-                for (_, properties, *_), unique_id in zip(self.messages, unique_ids, strict=True)
-            ]
-        first = stored.first_queue_offset
-        results = send_results(
-            repeat(self.queue),
-            range(first, first + len(self.messages)),
-            log_offsets,
-            unique_ids,
-            acknowledged_level=stored.acknowledged_level,
-            store_timestamp_ms=stored.store_timestamp_ms,
-            broker_address=stored.broker_address,
-            duplicate=stored.duplicate,
-            recall_handles=self._recall_handles(unique_ids) if self.kind < AT_ONCE else None,
-        )
-        self.give(results)
-
-    def give(self, results: Sequence[SendResult]) -> None:
-        """Give every sender its result."""
-        for (_, _, _, future, _, _), result in zip(self.messages, results, strict=True):
+            each = zip(messages, unique_ids, strict=True)
+            unique_ids = [properties.unique_id or new_id for (_, properties, *_), new_id in each]
+        handles: Iterable[str] = repeat("", len(messages))
+        if self.kind < AT_ONCE:
+            handles = self._recall_handles(unique_ids)
+        offsets = range(first, first + len(messages))
+        columns = zip(messages, offsets, log_offsets, unique_ids, handles, strict=True)
+        for (_, _, _, future, _, _), offset, log_offset, unique_id, handle in columns:
             if future is not None and not future.done():
-                future.set_result(result)
+                result = (queue, offset, log_offset, unique_id, *how, handle)
+                future.set_result(new_send_result(result))
         self._finish()
 
-    def settle_whole(self, stored: StoredRow, log_offsets: NDArray[np.int64]) -> None:
-        """Likewise for a row that came encoded; its results are made when they are looked at."""
+    def settle_encoded(self, stored: StoredRow, log_offsets: NDArray[np.int64]) -> None:
+        """Likewise for a row that was sent as it was encoded before.
+
+        Of one that came encoded, results are made when they are looked at.
+        """
         if self.unique_ids is None:
-            raise AssertionError("the row did not come encoded")
-        self.stored = StoredMessages(stored, log_offsets, self.unique_ids)
-        self._finish()
+            raise AssertionError("the row was not encoded")
+        if self.messages:
+            self.settle(stored, log_offsets.tolist(), self.unique_ids.texts())
+        else:
+            self.stored = StoredMessages(stored, log_offsets, self.unique_ids)
+            self._finish()
 
     def _recall_handles(self, unique_ids: Sequence[str]) -> list[str]:
         """The recall handle of each message."""

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
-from itertools import chain
-from operator import attrgetter, itemgetter
 from typing import Final
 
 from ariane.broker.v1.send_service_pb2 import AppendRecordsResponse
 from ariane.common.v1.message_pb2 import ACKNOWLEDGED_LEVEL_MEMORY
-from ariane_record.encoding.message_properties import EncodedProperties
-from ariane_record.encoding.row_encoder import EncodedRows, MessageRows, encode_rows
-from ariane_record.single.message_id import UniqueIds
+from ariane_record.encoding.record_table import RecordTable
+from ariane_record.encoding.row_encoder import encode_rows
 from ariane_sdk.errors import CallError, DeadlinePassed, ServiceUnavailable
 from ariane_sdk.net.answers import Call, failure_of
-from ariane_sdk.producer.accumulator.row import Row, RowMessage
+from ariane_sdk.producer.accumulator.row import Row
 from ariane_sdk.producer.sending.producer_parts import ProducerParts
 from ariane_sdk.producer.sending.repeats import Repeats
 from ariane_sdk.producer.sending.sender import AppendCall
 from ariane_sdk.producer.sending.table_wire import (
-    SentRows,
+    keep_encoded,
     settle_rows,
     table_request,
     trace_parents_of,
@@ -29,12 +26,6 @@ from ariane_sdk.producer.sending.table_wire import (
 from ariane_sdk.runtime.tasks import start_task
 
 CALL_TIMEOUT_S_MIN: Final = 0.05
-
-_body_of: Final[Callable[[RowMessage], bytes]] = itemgetter(0)
-_properties_of: Final[Callable[[RowMessage], EncodedProperties]] = itemgetter(1)
-_born_of: Final[Callable[[RowMessage], int]] = itemgetter(2)
-_messages_of = attrgetter("messages")
-_table_of = attrgetter("table")
 
 
 class AppendCalls:
@@ -79,50 +70,49 @@ class AppendCalls:
             ClientForked: The client was made in a parent process.
         """
         now_s = call.begun_s = self._clock.monotonic_s()
-        if min([row.deadline_s for row in call.rows]) <= now_s:
+        deadlines_s = [row.deadline_s for row in call.rows]
+        if min(deadlines_s) <= now_s:
             call.rows = self._in_time(call.rows, now_s)
             if not call.rows:
                 return False
-        # An old row must not end the call of younger ones: those behind them would be as old by
-        # the time of their call, and so on for good.
-        deadline_s = max([row.deadline_s for row in call.rows])
-        address = self._address(call.broker_name, [row.topic for row in call.rows])
-        if not address:
+        call.address = self._address(call.broker_name, call.rows)
+        if not call.address:
             text = f"broker {call.broker_name}: nobody knows where it is"
             call.refuse_all(ServiceUnavailable(text, reason="BROKER_NOT_PRIMARY"))
             return False
         request = self._encoded(call)
-        call.peer = f"broker {call.broker_name} at {address}"
-        left_s = min(deadline_s - call.begun_s, self._settings.call_timeout_s)
+        # An old row must not end the call of younger ones: those behind them would be as old by
+        # the time of their call, and so on for good.
+        left_s = min(max(deadlines_s) - now_s, self._settings.call_timeout_s)
         appending = self._connections.append_records(
-            address, request, max(CALL_TIMEOUT_S_MIN, left_s)
+            call.address, request, max(CALL_TIMEOUT_S_MIN, left_s)
         )
         self._in_flight[appending] = None
-        appending.add_done_callback(partial(self._answered, call, address))
+        appending.add_done_callback(partial(self._answered, call))
         return True
 
     def _encoded(self, call: AppendCall) -> bytes:
         """Encode a request: rows that are encoded already come first."""
+        tables: list[RecordTable] = []
+        fresh: list[Row] = []
+        count, traced = 0, False
         for row in call.rows:
             self._unsettled.number(row)
             row.in_flight = True
-        rows = call.rows
-        if any(map(_table_of, rows)):
-            rows = sorted(rows, key=lambda row: row.table is None)
-        tables = [
-            row.table if row.sequence is None else row.table.with_sequence(row.sequence)
-            for row in rows
-            if row.table is not None
-        ]
-        fresh = rows[len(tables) :]
-        unique_ids = encoded = None
+            traced = traced or bool(row.trace_parents)
+            if row.table is None:
+                fresh.append(row)
+                count += len(row.messages)
+            else:
+                tables.append(
+                    row.table if row.sequence is None else row.table.with_sequence(row.sequence)
+                )
+        if tables:
+            call.rows = [row for row in call.rows if row.table is not None] + fresh
         if fresh:
-            unique_ids = self._unique_ids.next_ids(sum([len(row.messages) for row in fresh]))
-            encoded = _encoded_rows(fresh, unique_ids)
-        call.sent = SentRows(rows, encoded, unique_ids)
-        traced = any(row.trace_parents for row in rows)
-        trace_parents = trace_parents_of(rows) if traced else ()
-        return table_request(rows, tables, encoded, trace_parents)
+            call.encoded = encode_rows(fresh, self._unique_ids.next_ids(count))
+        trace_parents = trace_parents_of(call.rows) if traced else ()
+        return table_request(call.rows, tables, call.encoded, trace_parents)
 
     def _in_time(self, rows: Sequence[Row], now_s: float) -> list[Row]:
         """Return the rows with time left; the others fail."""
@@ -135,10 +125,10 @@ class AppendCalls:
                 self._unsettled.fail(row, row.last_refusal or late)
         return in_time
 
-    def _address(self, broker_name: str, topics: Iterable[str]) -> str:
-        """Look up the address of a broker in the routes of these topics; "" if no route has it."""
-        for topic in topics:
-            route = self._routes.get(topic)
+    def _address(self, broker_name: str, rows: Iterable[Row]) -> str:
+        """Look up a broker's address in the routes of these rows' topics; "" if no route has it."""
+        for row in rows:
+            route = self._routes.get(row.topic)
             address = route.primary_addresses.get(broker_name) if route is not None else None
             if address:
                 return address
@@ -147,7 +137,6 @@ class AppendCalls:
     def _answered(
         self,
         call: AppendCall,
-        address: str,
         appending: Call[AppendRecordsResponse],
     ) -> None:
         """Settle the rows that were stored; have the others repeated or fail."""
@@ -160,21 +149,17 @@ class AppendCalls:
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - as above.
             answer = failure_of(error, call.peer)
         try:
-            self._settle(call, address, answer)
+            self._settle(call, answer)
         except Exception as error:  # noqa: BLE001 - as above.
             self._lose(call, error)
         self._finish(call)
 
-    def _settle(
-        self, call: AppendCall, address: str, answer: AppendRecordsResponse | CallError
-    ) -> None:
+    def _settle(self, call: AppendCall, answer: AppendRecordsResponse | CallError) -> None:
         if isinstance(answer, CallError):
             call.refuse_all(answer)
             return
-        if call.sent is None:
-            raise AssertionError("an answer to what was not sent")
         result = answer.table_result
-        call.refused = settle_rows(call.sent, result, address=address, peer=call.peer)
+        call.refused = settle_rows(call.rows, call.encoded, result, address=call.address)
         if call.refused:
             refused = {row for row, _ in call.refused}
             self._unsettled.forget_all([row for row in call.rows if row not in refused])
@@ -195,8 +180,8 @@ class AppendCalls:
         if not call.refused:
             call.over(call)
             return
-        if call.sent is not None:
-            call.sent.keep_encoded()
+        if call.encoded is not None:
+            keep_encoded(call.rows, call.encoded)
         task = start_task(self._repeat(call), f"repeats-{call.broker_name}")
         self._finishing[task] = None
         task.add_done_callback(self._finishing.pop)
@@ -208,19 +193,3 @@ class AppendCalls:
             self._unsettled.lose(call.broker_name, call.rows, error)
         finally:
             call.over(call)
-
-
-def _encoded_rows(rows: Sequence[Row], unique_ids: UniqueIds) -> EncodedRows:
-    """Encode the messages of rows."""
-    # Not by `zip`: it would make an iterator for each message, which wakes the garbage collector.
-    messages = list(chain.from_iterable(map(_messages_of, rows)))
-    columns = MessageRows(
-        topics=[row.topic_properties for row in rows],
-        counts=[len(row.messages) for row in rows],
-        sequences=[row.sequence for row in rows],
-        sizes_bytes=[row.size_bytes for row in rows],
-        bodies=list(map(_body_of, messages)),
-        properties=list(map(_properties_of, messages)),
-        born_timestamps_ms=list(map(_born_of, messages)),
-    )
-    return encode_rows(columns, unique_ids)

@@ -22,13 +22,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import Final
 
+from ariane_record.encoding.row_encoder import EncodedRows
 from ariane_sdk.errors import CallError, DeadlinePassed, ServiceUnavailable
 from ariane_sdk.message_queue import MessageQueue
-from ariane_sdk.producer.accumulator.accumulator import EVERYTHING, Accumulator, Taken
+from ariane_sdk.producer.accumulator.accumulator import EVERYTHING, Accumulator
 from ariane_sdk.producer.accumulator.row import Row
-from ariane_sdk.producer.sending.table_wire import SentRows
 from ariane_sdk.runtime.clock import Clock
 from ariane_sdk.settings import ProducerSettings
 
@@ -70,12 +71,12 @@ class AppendCall:
     """Queues to which no other call may send until this one is over."""
     count: int
     """Number of messages."""
-    sent: SentRows | None = None
-    """The rows as they were sent."""
+    encoded: EncodedRows | None = None
+    """The records of the rows that were not encoded before, which are the last ones then."""
     begun_s: float = 0.0
     """When the call was sent, by the monotonic clock."""
-    peer: str = ""
-    """The broker's name and address, for the text of errors."""
+    address: str = ""
+    """Where it went, "host:port"."""
     refused: list[tuple[Row, CallError]] = field(default_factory=list)
     """The rows that were not acknowledged, each with the reason."""
     lost: bool = False
@@ -83,6 +84,11 @@ class AppendCall:
     answers_late: bool | None = None
     """Whether the broker answers only when the messages are safer than in its memory; None while
     that is not known."""
+
+    @property
+    def peer(self) -> str:
+        """The broker's name and address, for the text of errors."""
+        return f"broker {self.broker_name} at {self.address}"
 
     def refuse_all(self, error: CallError) -> None:
         """Refuse all rows for the same reason."""
@@ -117,7 +123,8 @@ class Sender:
         self._on_cut = on_cut
         self._clock = clock
         self._calls_max = settings.calls_in_flight_max
-        self._large_calls_max = settings.large_calls_in_flight_max
+        self._any_calls_max = max(self._calls_max, settings.large_calls_in_flight_max)
+        self._may_overlap = settings.large_calls_in_flight_max >= SMALL_CALLS_MAX
         self._loop = asyncio.get_running_loop()
         self.accumulator = Accumulator(self.send_soon, request_bytes_max=settings.request_bytes_max)
         """The rows that wait for the broker."""
@@ -155,16 +162,27 @@ class Sender:
                 return
             now_s = self._clock.monotonic_s()
             taken = self.accumulator.take(count_max, self._queues_in_flight, now_s)
-            self._wake_up_at(taken.next_s, now_s)
-            if not taken.rows:
+            if taken.next_s < inf or self._wake_up is not None:
+                self._wake_up_at(taken.next_s, now_s)
+            rows = taken.rows
+            if not rows:
                 return
-            self._send(taken)
+            if taken.cut is not None:
+                self._on_cut(taken.cut)
+            # Held while the call is in flight.
+            queues = {row.queue for row in rows if row.in_order}
+            self._queues_in_flight |= queues
+            self._calls_in_flight += 1
+            self.accumulator.in_flight_count += taken.message_count
+            self._send_call(
+                AppendCall(self.broker_name, self._over, rows, queues, taken.message_count)
+            )
 
     def _count_of_next_call(self) -> int:
         """How many messages the next call takes; 0 while none may be sent."""
-        if self._calls_in_flight >= max(self._calls_max, self._large_calls_max):
+        if self._calls_in_flight >= self._any_calls_max:
             return 0
-        overlaps = self._large_calls_max >= SMALL_CALLS_MAX and not self.answers_late
+        overlaps = self._may_overlap and not self.answers_late
         if self.idle:
             many = self._in_step or len(self.accumulator) > 1
             return self._half() if many and overlaps and not self._calls_in_flight else EVERYTHING
@@ -188,23 +206,11 @@ class Sender:
             is_cut = waiting.size_bytes >= 2 * LARGE_CALL_BYTES
         return half if is_cut else EVERYTHING
 
-    def _send(self, taken: Taken) -> None:
-        """Send rows as one call, and hold their queues while it is in flight."""
-        if taken.cut is not None:
-            self._on_cut(taken.cut)
-        rows = taken.rows
-        queues = {row.queue for row in rows if row.in_order}
-        count = sum([row.count for row in rows])
-        self._queues_in_flight |= queues
-        self._calls_in_flight += 1
-        self.accumulator.in_flight_count += count
-        self._send_call(AppendCall(self.broker_name, self._over, rows, queues, count))
-
     def _wake_up_at(self, next_s: float, now_s: float) -> None:
         if self._wake_up is not None:
             self._wake_up.cancel()
             self._wake_up = None
-        if next_s < float("inf"):
+        if next_s < inf:
             self._wake_up = self._loop.call_later(next_s - now_s, self.send_soon)
 
     def _over(self, call: AppendCall) -> None:

@@ -11,17 +11,15 @@ others are recorded nowhere.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate, chain, islice, repeat
-from operator import add
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterable, Sequence
+from itertools import accumulate, islice
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ariane.broker.v1.send_service_pb2 import (
     AppendRecordsRequest,
-    AppendRowResult,
     AppendTable,
     AppendTableResult,
 )
@@ -29,31 +27,28 @@ from ariane_record.encoding.record_table import RecordTable
 from ariane_record.encoding.row_encoder import EncodedRows
 from ariane_record.layout import ByteBuffer
 from ariane_record.names import TRACE_PARENT
-from ariane_record.single.message_id import UniqueIds
 from ariane_record.single.wire_fields import (
     int32s,
     int64s,
     int64s_of,
-    length_prefix,
     length_tag,
+    varint,
 )
 from ariane_sdk.checks.delay import AFTER_DELAYS, AT_ONCE, AT_TIMES
 from ariane_sdk.errors import CallError
-from ariane_sdk.message import AcknowledgedLevel, Message, SendResult, send_results
-from ariane_sdk.message_queue import MessageQueue
+from ariane_sdk.message import AcknowledgedLevel, Message
 from ariane_sdk.net.status import error_from_status
 from ariane_sdk.net.timestamps import timestamp_ms
 from ariane_sdk.producer.accumulator.row import Row
 from ariane_sdk.producer.accumulator.send_results import StoredRow
 
-_TABLE: Final = length_tag(AppendRecordsRequest.TABLE_FIELD_NUMBER)
-_TABLE_RECORDS: Final = length_tag(AppendRecordsRequest.TABLE_RECORDS_FIELD_NUMBER)
-_TRACE_PARENTS: Final = length_tag(AppendRecordsRequest.TRACE_PARENTS_FIELD_NUMBER)
+_TABLE: Final = varint(length_tag(AppendRecordsRequest.TABLE_FIELD_NUMBER))
+_TABLE_RECORDS: Final = varint(length_tag(AppendRecordsRequest.TABLE_RECORDS_FIELD_NUMBER))
+_TRACE_PARENTS: Final = varint(length_tag(AppendRecordsRequest.TRACE_PARENTS_FIELD_NUMBER))
 _LEVEL_MAX: Final = 255
 """Brokers cut higher levels to their highest one, which is far below."""
 
 _NO_STREAM: Final = -1
-_NOWHERE: Final = MessageQueue("", "", 0)
 _LEVELS: Final = {level.value: level for level in AcknowledgedLevel}
 """By their numbers in the contract."""
 
@@ -72,11 +67,23 @@ def table_request(
         encoded: The records of the other rows.
         trace_parents: The trace contexts that the broker gets.
     """
-    columns: dict[str, Any] = {
-        "topics": [row.topic for row in rows],
-        "queue_ids": int32s([row.queue.queue_id for row in rows]),
-    }
-    _put_sequences(columns, rows)
+    topics, queue_ids, epochs, firsts = [], [], [], []
+    producer_id, has_terms = 0, False
+    for row in rows:
+        topics.append(row.topic)
+        queue_ids.append(row.queue.queue_id)
+        epoch, first = 0, _NO_STREAM
+        if row.sequence is not None:
+            producer_id, epoch, first = row.sequence
+        epochs.append(epoch)
+        firsts.append(first)
+        if row.kind != AT_ONCE or row.demand is not None or row.half_of:
+            has_terms = True
+    columns: dict[str, Any] = {"topics": topics, "queue_ids": int32s(queue_ids)}
+    if producer_id:
+        columns["producer_id"] = producer_id
+        columns["producer_epochs"] = int32s(epochs)
+        columns["first_sequences"] = int64s(firsts)
     pieces: Sequence[ByteBuffer] = ()
     if tables:
         every = tables if encoded is None else [*tables, encoded.table()]
@@ -89,30 +96,16 @@ def table_request(
         columns["key_counts"] = encoded.key_counts
         columns["key_hashes"] = encoded.key_hashes
         columns["records_crc32"] = encoded.crc32
-    for row in rows:
-        if row.kind != AT_ONCE or row.demand is not None or row.half_of:
-            _put_terms(columns, rows)
-            break
+    if has_terms:
+        _put_terms(columns, rows)
     # All at once: each field that is set by itself costs as much as all of a small table.
     head = AppendTable(**columns).SerializeToString()
     parents: list[ByteBuffer] = []
     for trace_parent in trace_parents:
-        parents += (length_prefix(_TRACE_PARENTS, len(trace_parent)), trace_parent.encode())
-    before = length_prefix(_TABLE, len(head))
-    between = length_prefix(_TABLE_RECORDS, sum(map(len, pieces)))
+        parents += (_TRACE_PARENTS, varint(len(trace_parent)), trace_parent.encode())
+    before = _TABLE + varint(len(head))
+    between = _TABLE_RECORDS + varint(sum(map(len, pieces)))
     return b"".join((*parents, before, head, between, *pieces))
-
-
-def _put_sequences(columns: dict[str, Any], rows: Sequence[Row]) -> None:
-    """Put the place of each row into the table; without any, the columns stay empty."""
-    sequences = [row.sequence for row in rows]
-    if not any(sequences):
-        return
-    columns["producer_id"] = next(each.producer_id for each in sequences if each is not None)
-    columns["producer_epochs"] = int32s([0 if each is None else each.epoch for each in sequences])
-    columns["first_sequences"] = int64s(
-        [_NO_STREAM if each is None else each.first_sequence for each in sequences]
-    )
 
 
 def _put_records(columns: dict[str, Any], records: RecordTable) -> Sequence[ByteBuffer]:
@@ -163,50 +156,30 @@ def _on_wire(column: NDArray[np.int32] | NDArray[np.uint32]) -> bytes:
     return (column.byteswap() if sys.byteorder == "big" else column).tobytes()
 
 
-class _Places(NamedTuple):
-    """Where a broker stored the rows of a table."""
+def keep_encoded(rows: Sequence[Row], encoded: EncodedRows) -> None:
+    """Let each row without an outcome keep its records: it is repeated as it was sent.
 
-    queue_offsets: list[int]
-    """Queue offset of the first message of each row."""
-    log_offsets: list[int]
-    """Commit-log offset of the first record of each row."""
-    record_offsets: list[int]
-    """Commit-log offset of each record; empty if they follow from their sizes."""
-
-
-class SentRows(NamedTuple):
-    """The rows of a request."""
-
-    rows: Sequence[Row]
-    """The rows; those that were encoded already come first."""
-    encoded: EncodedRows | None
-    """The records of the other rows."""
-    unique_ids: UniqueIds | None
-    """Their ids."""
-
-    def keep_encoded(self) -> None:
-        """Let each row without an outcome keep its records: it is repeated as it was sent."""
-        encoded, unique_ids = self.encoded, self.unique_ids
-        if encoded is None or unique_ids is None:
-            return
-        begin = 0
-        rows = self.rows[-len(encoded.counts) :]
-        for row, table in zip(rows, encoded.table().rows(), strict=True):
-            if not row.settled:
-                row.table, row.unique_ids = table, unique_ids.part(begin, begin + table.count)
-            begin += table.count
+    Args:
+        rows: The rows of a request.
+        encoded: The records of the last of them.
+    """
+    begin = 0
+    for row, table in zip(rows[-len(encoded.counts) :], encoded.table().rows(), strict=True):
+        if not row.settled:
+            row.table, row.unique_ids = table, encoded.unique_ids.part(begin, begin + table.count)
+        begin += table.count
 
 
 def settle_rows(
-    sent: SentRows, result: AppendTableResult, *, address: str, peer: str
+    rows: Sequence[Row], encoded: EncodedRows | None, result: AppendTableResult, *, address: str
 ) -> list[tuple[Row, CallError]]:
     """Give the senders of a request their results.
 
     Args:
-        sent: What was sent.
+        rows: The rows of the request.
+        encoded: The records of those that were not encoded before: the last ones.
         result: The answer.
         address: The broker, "host:port".
-        peer: Its name and address, for the text of errors.
 
     Returns:
         The rows that were not acknowledged, each with the reason.
@@ -214,98 +187,43 @@ def settle_rows(
     Raises:
         ValueError: The result counts other rows or records. No sender got a result.
     """
-    counts = [row.count for row in sent.rows]
-    places = _places(result, len(counts), sum(counts))
-    others = {each.row: each for each in result.rows}
-    usual = StoredRow(
-        _NOWHERE,
-        0,
-        _LEVELS[result.acknowledged_level],
-        timestamp_ms(result.store_time),
-        address,
-        duplicate=False,
-    )
-    results = _results_of_fresh(sent, counts, places, usual)
+    queue_offsets, log_offsets, record_offsets = _places(result, rows)
+    others = {each.row: each for each in result.rows} if result.rows else {}
+    level, store_time_ms = _LEVELS[result.acknowledged_level], timestamp_ms(result.store_time)
+    sizes: Sequence[int] = () if encoded is None else encoded.sizes
+    texts: Sequence[str] = () if encoded is None else encoded.unique_ids.texts()
     refused: list[tuple[Row, CallError]] = []
-    begin = record = 0
-    for place, (row, count) in enumerate(zip(sent.rows, counts, strict=True)):
-        own = None if row.table is not None else results[begin : begin + count]
-        begin, record = begin + (0 if own is None else count), record + count
+    fresh = record = 0
+    for place, row in enumerate(rows):
+        count, table = row.count, row.table
+        first, record = record, record + count
+        stored = StoredRow(
+            row.queue, queue_offsets[place], level, store_time_ms, address, duplicate=False
+        )
         other = others.get(place)
-        if other is None and own is not None and not row.relayed and row.kind >= AT_ONCE:
-            row.give(own)
-            continue
+        if other is not None and not other.HasField("error"):
+            stored = stored._replace(
+                acknowledged_level=_LEVELS[other.acknowledged_level],
+                store_timestamp_ms=timestamp_ms(other.store_time),
+                duplicate=other.duplicate,
+            )
+        own_offsets, log_offset = record_offsets[first:record], log_offsets[place]
         if other is not None and other.HasField("error"):
+            peer = f"broker {row.queue.broker_name} at {address}"
             refused.append((row, error_from_status(other.error, peer=peer)))
-            continue
-        stored = _stored_as(row, usual, places.queue_offsets[place], other)
-        if own is not None:
-            log_offsets = [each.commit_log_offset for each in own]
-            row.settle(stored, log_offsets, [each.unique_id for each in own])
-        elif row.table is not None:
-            offsets = places.record_offsets[record - count : record]
-            starts = offsets or _offsets(row.table.sizes, places.log_offsets[place])
-            _settle_table(row, stored, np.array(starts))
+        elif table is not None:
+            starts = own_offsets or _offsets(table.sizes, log_offset)
+            row.settle_encoded(stored, np.array(starts))
+        else:
+            own_sizes = sizes[fresh : fresh + count - 1]
+            row.settle(
+                stored,
+                own_offsets or accumulate(own_sizes, initial=log_offset),
+                texts[fresh : fresh + count],
+            )
+        if table is None:
+            fresh += count
     return refused
-
-
-def _stored_as(
-    row: Row, usual: StoredRow, queue_offset: int, other: AppendRowResult | None
-) -> StoredRow:
-    """Where and how a row was stored, as others or otherwise."""
-    stored = usual._replace(message_queue=row.queue, first_queue_offset=queue_offset)
-    if other is None:
-        return stored
-    return stored._replace(
-        acknowledged_level=_LEVELS[other.acknowledged_level],
-        store_timestamp_ms=timestamp_ms(other.store_time),
-        duplicate=other.duplicate,
-    )
-
-
-def _results_of_fresh(
-    sent: SentRows, counts: Sequence[int], places: _Places, usual: StoredRow
-) -> list[SendResult]:
-    """The results of all messages that did not come encoded, if they are stored as usual.
-
-    Made once for all rows: made for each, they take longer than all else where rows are small.
-    """
-    encoded, unique_ids = sent.encoded, sent.unique_ids
-    if encoded is None or unique_ids is None:
-        return []
-    before = len(counts) - len(encoded.counts)
-    rows, own_counts = sent.rows[before:], counts[before:]
-    firsts = places.queue_offsets[before:]
-    log_offsets: Iterable[int] = places.log_offsets[before:]
-    if places.record_offsets:
-        log_offsets = places.record_offsets[sum(counts[:before]) :]
-    elif len(encoded.sizes) > len(rows):
-        log_offsets = chain.from_iterable(_starts_of_rows(encoded, log_offsets))
-    return send_results(
-        chain.from_iterable(map(repeat, [row.queue for row in rows], own_counts)),
-        chain.from_iterable(map(range, firsts, map(add, firsts, own_counts))),
-        log_offsets,
-        unique_ids.texts(),
-        acknowledged_level=usual.acknowledged_level,
-        store_timestamp_ms=usual.store_timestamp_ms,
-        broker_address=usual.broker_address,
-        duplicate=False,
-    )
-
-
-def _starts_of_rows(encoded: EncodedRows, log_offsets: Iterable[int]) -> Iterator[Iterable[int]]:
-    """The commit-log offsets of the records of each row, whose records follow one another."""
-    end = 0
-    for count, log_offset in zip(encoded.counts, log_offsets, strict=True):
-        begin, end = end, end + count
-        yield accumulate(encoded.sizes[begin : end - 1], initial=log_offset)
-
-
-def _settle_table(row: Row, stored: StoredRow, log_offsets: NDArray[np.int64]) -> None:
-    if row.messages and row.unique_ids is not None:
-        row.settle(stored, log_offsets.tolist(), row.unique_ids.texts())
-    else:
-        row.settle_whole(stored, log_offsets)
 
 
 def _offsets(sizes: NDArray[np.int32], first: int) -> NDArray[np.int64]:
@@ -313,22 +231,30 @@ def _offsets(sizes: NDArray[np.int32], first: int) -> NDArray[np.int64]:
     return np.cumsum(sizes, dtype=np.int64) - sizes + first
 
 
-def _places(result: AppendTableResult, row_count: int, record_count: int) -> _Places:
-    """Read where rows were stored.
+def _places(
+    result: AppendTableResult, rows: Sequence[Row]
+) -> tuple[list[int], list[int], list[int]]:
+    """Where rows were stored: the first queue offset of each, and the first commit-log offset.
+
+    The third list has the commit-log offset of each record; it is empty where these follow from
+    the sizes of records.
 
     Raises:
         ValueError: The result counts other rows or records.
     """
     queue_offsets = int64s_of(result.first_queue_offsets)
     log_offsets = int64s_of(result.first_commit_log_offsets)
-    record_offsets = int64s_of(result.commit_log_offsets) if result.commit_log_offsets else []
-    if not len(queue_offsets) == len(log_offsets) == row_count:
+    if not len(queue_offsets) == len(log_offsets) == len(rows):
         text = f"{len(queue_offsets)} queue offsets and {len(log_offsets)} commit-log offsets"
-        raise ValueError(f"{text} in the answer to a table of {row_count} rows")
-    if record_offsets and len(record_offsets) != record_count:
+        raise ValueError(f"{text} in the answer to a table of {len(rows)} rows")
+    if not result.commit_log_offsets:
+        return queue_offsets, log_offsets, []
+    record_offsets = int64s_of(result.commit_log_offsets)
+    record_count = sum(row.count for row in rows)
+    if len(record_offsets) != record_count:
         text = f"{len(record_offsets)} offsets of records"
         raise ValueError(f"{text} in the answer to a table of {record_count} records")
-    return _Places(queue_offsets, log_offsets, record_offsets)
+    return queue_offsets, log_offsets, record_offsets
 
 
 SPANS_MAX: Final = 16

@@ -217,11 +217,13 @@ class Unsettled:
 
     def forget_all(self, rows: Sequence[Row]) -> None:
         """Remove rows that have their outcome."""
+        size_bytes = 0
         for row in rows:
             del self._all[row]
+            size_bytes += row.size_bytes
         if self.held:
             self.held.difference_update(rows)
-        self.release(sum([row.size_bytes for row in rows]))
+        self.release(size_bytes)
         if self._on_call_end:
             self.notify_call_end(dict.fromkeys(row.topic for row in rows))
 
