@@ -71,9 +71,13 @@ def test_what_is_not_served_is_told(filled):
     put(filled, "consumequeue", "%LMQ%mine", "0", f"{0:020d}", content=bytes(20))
     put(filled, "rocksdbstore", "000007.sst")
     put(filled, "batchconsumequeue", "README")
+    # Who may do what, in RocketMQ 5.3 and later: nothing of messages or topics.
+    put(filled, "config", "users", "CURRENT")
+    put(filled, "config", "acls", "CURRENT")
     store = filled.open()
-    light, timers = store.recovery.foreign_features
+    light, timers, users = store.recovery.foreign_features
     assert "%LMQ%mine" in light
     assert "timers" in timers
+    assert "config/users and config/acls" in users
     assert store.queue_bounds("orders", 0) == (0, 3)
     store.close()

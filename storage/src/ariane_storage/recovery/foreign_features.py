@@ -5,6 +5,7 @@
     consumequeue_ext/     tag codes of some entries are places in it   queues are built again
     batchconsumequeue/    one record holds several messages            refused
     consumequeue/CURRENT, config/<name>/CURRENT: RocksDB has them      refused
+    config/users, config/acls: users and their rights, in RocksDB      reported, nothing reads them
     consumequeue/%LMQ%x   light queues: places of others' records      reported, nothing reads them
     rocksdbstore/*.sst    perhaps timers of messages                   reported
 """
@@ -26,6 +27,9 @@ NAMED_MAX: Final = 5
 _ROCKSDB_MARK: Final = "CURRENT"
 """A file of this name lies in every folder of RocksDB."""
 
+_OF_USERS: Final = ("users", "acls")
+"""Folders of the settings in which RocketMQ 5.3 and later keeps users and their rights."""
+
 
 def refuse_foreign_features(disk: Disk, files: StoreFiles) -> None:
     """Refuse a store from which messages or settings would be missing.
@@ -40,9 +44,9 @@ def refuse_foreign_features(disk: Disk, files: StoreFiles) -> None:
             f"holds queues of batches (BatchCQ) of {_listed(batched)}, where one record has several"
             " messages: consume these topics with RocketMQ and delete them there first",
         )
-    folders = [files.consume_queues, *(files.config / name for name in disk.names(files.config))]
-    for folder in folders:
-        if disk.is_folder(folder) and _ROCKSDB_MARK in disk.names(folder):
+    settings = [name for name in disk.names(files.config) if name not in _OF_USERS]
+    for folder in (files.consume_queues, *(files.config / name for name in settings)):
+        if _is_of_rocksdb(disk, folder):
             raise StoreFormatError(
                 folder,
                 "is kept by RocksDB (storeType or settings of RocketMQ): only stores with files are"
@@ -68,6 +72,12 @@ def foreign_findings(disk: Disk, files: StoreFiles) -> Iterator[str]:
             "rocksdbstore holds data: if RocketMQ kept timers there (timerRocksDBEnable), messages"
             " with a delivery time may be delivered again, or at once"
         )
+    users = [name for name in _OF_USERS if _is_of_rocksdb(disk, files.config / name)]
+    if users:
+        yield (
+            f"RocketMQ's users and rights in {' and '.join(f'config/{name}' for name in users)} are"
+            " not read: ariane access import and ariane credential import-rocketmq take them over"
+        )
 
 
 def has_extended_queues(disk: Disk, files: StoreFiles) -> bool:
@@ -77,6 +87,10 @@ def has_extended_queues(disk: Disk, files: StoreFiles) -> bool:
 
 def _batched(files: StoreFiles) -> Path:
     return files.root / "batchconsumequeue"
+
+
+def _is_of_rocksdb(disk: Disk, folder: Path) -> bool:
+    return disk.is_folder(folder) and _ROCKSDB_MARK in disk.names(folder)
 
 
 def _holds_files(disk: Disk, files: StoreFiles, topic: str) -> bool:
