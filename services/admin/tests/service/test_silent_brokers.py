@@ -116,6 +116,7 @@ NO_BROKER_IS_ASKED = {
     "AccessPolicyService/ExplainRefusal",
     *("HistoryService/GetHistory", "HistoryService/ListSeries"),
     *("TransactionService/GetTransaction", "TransactionService/ListTransactions"),
+    "TransactionService/ListTransactionChecks",
     # FilterServers are asked; test_silent_filter_servers.py.
     *("FilterService/GetFilter", "FilterService/ListFilters"),
 }

@@ -55,6 +55,19 @@ async def test_transactions_are_listed_decided_and_audited(own_cluster):
                 )
                 found = listed.transactions
                 await asyncio.sleep(0.2)
+        checks = []
+        async with asyncio.timeout(120):
+            while not checks:
+                told = await stub.ListTransactionChecks(
+                    transaction_pb.ListTransactionChecksRequest(
+                        transaction_id=found[0].transaction_id, page_size=1
+                    )
+                )
+                checks = told.checks
+                await asyncio.sleep(0.2)
+        assert [each.check_number for each in checks] == [1]
+        elsewhere = transaction_pb.ListTransactionsRequest(broker_name="broker-z")
+        assert not (await stub.ListTransactions(elsewhere)).transactions
         decide = transaction_pb.DecideTransactionRequest(
             transaction_id=found[0].transaction_id,
             outcome=TRANSACTION_OUTCOME_ROLLBACK,

@@ -27,7 +27,7 @@ from ariane.common.v1 import access_pb2 as ariane_dot_common_dot_v1_dot_access__
 from ariane.transaction.v1 import checked_transaction_pb2 as ariane_dot_transaction_dot_v1_dot_checked__transaction__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n)ariane/admin/v1/transaction_service.proto\x12\x0f\x61riane.admin.v1\x1a%ariane/broker/v1/client_service.proto\x1a\x1d\x61riane/common/v1/access.proto\x1a/ariane/transaction/v1/checked_transaction.proto\"w\n\x17ListTransactionsRequest\x12\x0e\n\x06parked\x18\x01 \x01(\x08\x12\x16\n\x0eproducer_group\x18\x02 \x01(\t\x12\r\n\x05topic\x18\x03 \x01(\t\x12\x11\n\tpage_size\x18\x04 \x01(\x05\x12\x12\n\npage_token\x18\x05 \x01(\t\"t\n\x18ListTransactionsResponse\x12?\n\x0ctransactions\x18\x01 \x03(\x0b\x32).ariane.transaction.v1.CheckedTransaction\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"/\n\x15GetTransactionRequest\x12\x16\n\x0etransaction_id\x18\x01 \x01(\t\"X\n\x16GetTransactionResponse\x12>\n\x0btransaction\x18\x01 \x01(\x0b\x32).ariane.transaction.v1.CheckedTransaction\"x\n\x18\x44\x65\x63ideTransactionRequest\x12\x16\n\x0etransaction_id\x18\x01 \x01(\t\x12\x35\n\x07outcome\x18\x02 \x01(\x0e\x32$.ariane.broker.v1.TransactionOutcome\x12\r\n\x05\x63\x61use\x18\x03 \x01(\t\"[\n\x19\x44\x65\x63ideTransactionResponse\x12>\n\x0btransaction\x18\x01 \x01(\x0b\x32).ariane.transaction.v1.CheckedTransaction\"2\n\x18ResumeTransactionRequest\x12\x16\n\x0etransaction_id\x18\x01 \x01(\t\"[\n\x19ResumeTransactionResponse\x12>\n\x0btransaction\x18\x01 \x01(\x0b\x32).ariane.transaction.v1.CheckedTransaction2\x94\x04\n\x12TransactionService\x12\x98\x01\n\x10ListTransactions\x12(.ariane.admin.v1.ListTransactionsRequest\x1a).ariane.admin.v1.ListTransactionsResponse\"/\xca\xf3\x18+\n\r\x08\x07\x10\x02\x1a\x05topic(\x01\n\x1a\x08\x07\x10\x02\x1a\x12transactions.topic \x04\x12o\n\x0eGetTransaction\x12&.ariane.admin.v1.GetTransactionRequest\x1a\'.ariane.admin.v1.GetTransactionResponse\"\x0c\xca\xf3\x18\x08\n\x06\x08\x03\x10\x02 \x03\x12x\n\x11\x44\x65\x63ideTransaction\x12).ariane.admin.v1.DecideTransactionRequest\x1a*.ariane.admin.v1.DecideTransactionResponse\"\x0c\xca\xf3\x18\x08\n\x06\x08\x02\x10\x02 \x03\x12x\n\x11ResumeTransaction\x12).ariane.admin.v1.ResumeTransactionRequest\x1a*.ariane.admin.v1.ResumeTransactionResponse\"\x0c\xca\xf3\x18\x08\n\x06\x08\x02\x10\x02 \x03\x42>\n\x12mq.ariane.admin.v1P\x01Z&ariane.mq/go/arianepb/admin/v1;adminv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n)ariane/admin/v1/transaction_service.proto\x12\x0f\x61riane.admin.v1\x1a%ariane/broker/v1/client_service.proto\x1a\x1d\x61riane/common/v1/access.proto\x1a/ariane/transaction/v1/checked_transaction.proto\"\x8c\x01\n\x17ListTransactionsRequest\x12\x0e\n\x06parked\x18\x01 \x01(\x08\x12\x16\n\x0eproducer_group\x18\x02 \x01(\t\x12\r\n\x05topic\x18\x03 \x01(\t\x12\x11\n\tpage_size\x18\x04 \x01(\x05\x12\x12\n\npage_token\x18\x05 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x06 \x01(\t\"t\n\x18ListTransactionsResponse\x12?\n\x0ctransactions\x18\x01 \x03(\x0b\x32).ariane.transaction.v1.CheckedTransaction\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"/\n\x15GetTransactionRequest\x12\x16\n\x0etransaction_id\x18\x01 \x01(\t\"X\n\x16GetTransactionResponse\x12>\n\x0btransaction\x18\x01 \x01(\x0b\x32).ariane.transaction.v1.CheckedTransaction\"]\n\x1cListTransactionChecksRequest\x12\x16\n\x0etransaction_id\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"w\n\x1dListTransactionChecksResponse\x12=\n\x06\x63hecks\x18\x01 \x03(\x0b\x32-.ariane.transaction.v1.TransactionCheckRecord\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"x\n\x18\x44\x65\x63ideTransactionRequest\x12\x16\n\x0etransaction_id\x18\x01 \x01(\t\x12\x35\n\x07outcome\x18\x02 \x01(\x0e\x32$.ariane.broker.v1.TransactionOutcome\x12\r\n\x05\x63\x61use\x18\x03 \x01(\t\"[\n\x19\x44\x65\x63ideTransactionResponse\x12>\n\x0btransaction\x18\x01 \x01(\x0b\x32).ariane.transaction.v1.CheckedTransaction\"2\n\x18ResumeTransactionRequest\x12\x16\n\x0etransaction_id\x18\x01 \x01(\t\"[\n\x19ResumeTransactionResponse\x12>\n\x0btransaction\x18\x01 \x01(\x0b\x32).ariane.transaction.v1.CheckedTransaction2\x9b\x05\n\x12TransactionService\x12\x98\x01\n\x10ListTransactions\x12(.ariane.admin.v1.ListTransactionsRequest\x1a).ariane.admin.v1.ListTransactionsResponse\"/\xca\xf3\x18+\n\r\x08\x07\x10\x02\x1a\x05topic(\x01\n\x1a\x08\x07\x10\x02\x1a\x12transactions.topic \x04\x12o\n\x0eGetTransaction\x12&.ariane.admin.v1.GetTransactionRequest\x1a\'.ariane.admin.v1.GetTransactionResponse\"\x0c\xca\xf3\x18\x08\n\x06\x08\x03\x10\x02 \x03\x12\x84\x01\n\x15ListTransactionChecks\x12-.ariane.admin.v1.ListTransactionChecksRequest\x1a..ariane.admin.v1.ListTransactionChecksResponse\"\x0c\xca\xf3\x18\x08\n\x06\x08\x07\x10\x02 \x03\x12x\n\x11\x44\x65\x63ideTransaction\x12).ariane.admin.v1.DecideTransactionRequest\x1a*.ariane.admin.v1.DecideTransactionResponse\"\x0c\xca\xf3\x18\x08\n\x06\x08\x02\x10\x02 \x03\x12x\n\x11ResumeTransaction\x12).ariane.admin.v1.ResumeTransactionRequest\x1a*.ariane.admin.v1.ResumeTransactionResponse\"\x0c\xca\xf3\x18\x08\n\x06\x08\x02\x10\x02 \x03\x42>\n\x12mq.ariane.admin.v1P\x01Z&ariane.mq/go/arianepb/admin/v1;adminv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -39,26 +39,32 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_TRANSACTIONSERVICE'].methods_by_name['ListTransactions']._serialized_options = b'\312\363\030+\n\r\010\007\020\002\032\005topic(\001\n\032\010\007\020\002\032\022transactions.topic \004'
   _globals['_TRANSACTIONSERVICE'].methods_by_name['GetTransaction']._loaded_options = None
   _globals['_TRANSACTIONSERVICE'].methods_by_name['GetTransaction']._serialized_options = b'\312\363\030\010\n\006\010\003\020\002 \003'
+  _globals['_TRANSACTIONSERVICE'].methods_by_name['ListTransactionChecks']._loaded_options = None
+  _globals['_TRANSACTIONSERVICE'].methods_by_name['ListTransactionChecks']._serialized_options = b'\312\363\030\010\n\006\010\007\020\002 \003'
   _globals['_TRANSACTIONSERVICE'].methods_by_name['DecideTransaction']._loaded_options = None
   _globals['_TRANSACTIONSERVICE'].methods_by_name['DecideTransaction']._serialized_options = b'\312\363\030\010\n\006\010\002\020\002 \003'
   _globals['_TRANSACTIONSERVICE'].methods_by_name['ResumeTransaction']._loaded_options = None
   _globals['_TRANSACTIONSERVICE'].methods_by_name['ResumeTransaction']._serialized_options = b'\312\363\030\010\n\006\010\002\020\002 \003'
-  _globals['_LISTTRANSACTIONSREQUEST']._serialized_start=181
-  _globals['_LISTTRANSACTIONSREQUEST']._serialized_end=300
-  _globals['_LISTTRANSACTIONSRESPONSE']._serialized_start=302
-  _globals['_LISTTRANSACTIONSRESPONSE']._serialized_end=418
-  _globals['_GETTRANSACTIONREQUEST']._serialized_start=420
-  _globals['_GETTRANSACTIONREQUEST']._serialized_end=467
-  _globals['_GETTRANSACTIONRESPONSE']._serialized_start=469
-  _globals['_GETTRANSACTIONRESPONSE']._serialized_end=557
-  _globals['_DECIDETRANSACTIONREQUEST']._serialized_start=559
-  _globals['_DECIDETRANSACTIONREQUEST']._serialized_end=679
-  _globals['_DECIDETRANSACTIONRESPONSE']._serialized_start=681
-  _globals['_DECIDETRANSACTIONRESPONSE']._serialized_end=772
-  _globals['_RESUMETRANSACTIONREQUEST']._serialized_start=774
-  _globals['_RESUMETRANSACTIONREQUEST']._serialized_end=824
-  _globals['_RESUMETRANSACTIONRESPONSE']._serialized_start=826
-  _globals['_RESUMETRANSACTIONRESPONSE']._serialized_end=917
-  _globals['_TRANSACTIONSERVICE']._serialized_start=920
-  _globals['_TRANSACTIONSERVICE']._serialized_end=1452
+  _globals['_LISTTRANSACTIONSREQUEST']._serialized_start=182
+  _globals['_LISTTRANSACTIONSREQUEST']._serialized_end=322
+  _globals['_LISTTRANSACTIONSRESPONSE']._serialized_start=324
+  _globals['_LISTTRANSACTIONSRESPONSE']._serialized_end=440
+  _globals['_GETTRANSACTIONREQUEST']._serialized_start=442
+  _globals['_GETTRANSACTIONREQUEST']._serialized_end=489
+  _globals['_GETTRANSACTIONRESPONSE']._serialized_start=491
+  _globals['_GETTRANSACTIONRESPONSE']._serialized_end=579
+  _globals['_LISTTRANSACTIONCHECKSREQUEST']._serialized_start=581
+  _globals['_LISTTRANSACTIONCHECKSREQUEST']._serialized_end=674
+  _globals['_LISTTRANSACTIONCHECKSRESPONSE']._serialized_start=676
+  _globals['_LISTTRANSACTIONCHECKSRESPONSE']._serialized_end=795
+  _globals['_DECIDETRANSACTIONREQUEST']._serialized_start=797
+  _globals['_DECIDETRANSACTIONREQUEST']._serialized_end=917
+  _globals['_DECIDETRANSACTIONRESPONSE']._serialized_start=919
+  _globals['_DECIDETRANSACTIONRESPONSE']._serialized_end=1010
+  _globals['_RESUMETRANSACTIONREQUEST']._serialized_start=1012
+  _globals['_RESUMETRANSACTIONREQUEST']._serialized_end=1062
+  _globals['_RESUMETRANSACTIONRESPONSE']._serialized_start=1064
+  _globals['_RESUMETRANSACTIONRESPONSE']._serialized_end=1155
+  _globals['_TRANSACTIONSERVICE']._serialized_start=1158
+  _globals['_TRANSACTIONSERVICE']._serialized_end=1825
 # @@protoc_insertion_point(module_scope)

@@ -31,6 +31,7 @@ class ListTransactionsRequest(_message.Message):
     TOPIC_FIELD_NUMBER: _builtins.int
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    BROKER_NAME_FIELD_NUMBER: _builtins.int
     parked: _builtins.bool
     """Whether those that nobody could answer for; else those under check."""
     producer_group: _builtins.str
@@ -41,6 +42,8 @@ class ListTransactionsRequest(_message.Message):
     """At most this many, 1 to 1000; 0 means 100."""
     page_token: _builtins.str
     """Where to go on: `next_page_token` of the page before, empty for the first."""
+    broker_name: _builtins.str
+    """Only those that this broker holds. Empty: all."""
     def __init__(
         self,
         *,
@@ -49,10 +52,11 @@ class ListTransactionsRequest(_message.Message):
         topic: _builtins.str = ...,
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
+        broker_name: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token", "parked", b"parked", "producer_group", b"producer_group", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_name", b"broker_name", "page_size", b"page_size", "page_token", b"page_token", "parked", b"parked", "producer_group", b"producer_group", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -131,6 +135,64 @@ class GetTransactionResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetTransactionResponse: _TypeAlias = GetTransactionResponse  # noqa: Y015
+
+@_typing.final
+class ListTransactionChecksRequest(_message.Message):
+    """Asks for the checks of one transaction."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TRANSACTION_ID_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    transaction_id: _builtins.str
+    """Names the transaction."""
+    page_size: _builtins.int
+    """At most this many, 1 to 1000; 0 means 100."""
+    page_token: _builtins.str
+    """Where to go on: `next_page_token` of the page before, empty for the first."""
+    def __init__(
+        self,
+        *,
+        transaction_id: _builtins.str = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token", "transaction_id", b"transaction_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListTransactionChecksRequest: _TypeAlias = ListTransactionChecksRequest  # noqa: Y015
+
+@_typing.final
+class ListTransactionChecksResponse(_message.Message):
+    """Answers with checks."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CHECKS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Empty at the end."""
+    @_builtins.property
+    def checks(self) -> _containers.RepeatedCompositeFieldContainer[_checked_transaction_pb2.TransactionCheckRecord]:
+        """Checks, oldest first."""
+
+    def __init__(
+        self,
+        *,
+        checks: _abc.Iterable[_checked_transaction_pb2.TransactionCheckRecord] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["checks", b"checks", "next_page_token", b"next_page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListTransactionChecksResponse: _TypeAlias = ListTransactionChecksResponse  # noqa: Y015
 
 @_typing.final
 class DecideTransactionRequest(_message.Message):

@@ -46,6 +46,11 @@ class TransactionServiceStub(object):
                 request_serializer=ariane_dot_admin_dot_v1_dot_transaction__service__pb2.GetTransactionRequest.SerializeToString,
                 response_deserializer=ariane_dot_admin_dot_v1_dot_transaction__service__pb2.GetTransactionResponse.FromString,
                 _registered_method=True)
+        self.ListTransactionChecks = channel.unary_unary(
+                '/ariane.admin.v1.TransactionService/ListTransactionChecks',
+                request_serializer=ariane_dot_admin_dot_v1_dot_transaction__service__pb2.ListTransactionChecksRequest.SerializeToString,
+                response_deserializer=ariane_dot_admin_dot_v1_dot_transaction__service__pb2.ListTransactionChecksResponse.FromString,
+                _registered_method=True)
         self.DecideTransaction = channel.unary_unary(
                 '/ariane.admin.v1.TransactionService/DecideTransaction',
                 request_serializer=ariane_dot_admin_dot_v1_dot_transaction__service__pb2.DecideTransactionRequest.SerializeToString,
@@ -75,6 +80,15 @@ class TransactionServiceServicer(object):
     def GetTransaction(self, request, context):
         """Reads one transaction.
         Errors: TRANSACTION_NOT_FOUND, FEATURE_NOT_AVAILABLE where admin knows no checker.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListTransactionChecks(self, request, context):
+        """Lists the questions to its producers about one transaction, oldest first.
+        Errors: TRANSACTION_NOT_FOUND, PAGE_TOKEN_INVALID, FEATURE_NOT_AVAILABLE where admin knows no
+        checker.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -110,6 +124,11 @@ def add_TransactionServiceServicer_to_server(servicer, server):
                     servicer.GetTransaction,
                     request_deserializer=ariane_dot_admin_dot_v1_dot_transaction__service__pb2.GetTransactionRequest.FromString,
                     response_serializer=ariane_dot_admin_dot_v1_dot_transaction__service__pb2.GetTransactionResponse.SerializeToString,
+            ),
+            'ListTransactionChecks': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListTransactionChecks,
+                    request_deserializer=ariane_dot_admin_dot_v1_dot_transaction__service__pb2.ListTransactionChecksRequest.FromString,
+                    response_serializer=ariane_dot_admin_dot_v1_dot_transaction__service__pb2.ListTransactionChecksResponse.SerializeToString,
             ),
             'DecideTransaction': grpc.unary_unary_rpc_method_handler(
                     servicer.DecideTransaction,
@@ -178,6 +197,33 @@ class TransactionService(object):
             '/ariane.admin.v1.TransactionService/GetTransaction',
             ariane_dot_admin_dot_v1_dot_transaction__service__pb2.GetTransactionRequest.SerializeToString,
             ariane_dot_admin_dot_v1_dot_transaction__service__pb2.GetTransactionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListTransactionChecks(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ariane.admin.v1.TransactionService/ListTransactionChecks',
+            ariane_dot_admin_dot_v1_dot_transaction__service__pb2.ListTransactionChecksRequest.SerializeToString,
+            ariane_dot_admin_dot_v1_dot_transaction__service__pb2.ListTransactionChecksResponse.FromString,
             options,
             channel_credentials,
             insecure,

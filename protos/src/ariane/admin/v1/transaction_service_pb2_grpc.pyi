@@ -44,6 +44,11 @@ class TransactionServiceStub:
     """Reads one transaction.
     Errors: TRANSACTION_NOT_FOUND, FEATURE_NOT_AVAILABLE where admin knows no checker.
     """
+    ListTransactionChecks: _grpc.UnaryUnaryMultiCallable[_transaction_service_pb2.ListTransactionChecksRequest, _transaction_service_pb2.ListTransactionChecksResponse]
+    """Lists the questions to its producers about one transaction, oldest first.
+    Errors: TRANSACTION_NOT_FOUND, PAGE_TOKEN_INVALID, FEATURE_NOT_AVAILABLE where admin knows no
+    checker.
+    """
     DecideTransaction: _grpc.UnaryUnaryMultiCallable[_transaction_service_pb2.DecideTransactionRequest, _transaction_service_pb2.DecideTransactionResponse]
     """Ends a transaction. Repeating is harmless.
     Errors: TRANSACTION_NOT_FOUND, TRANSACTION_DECIDED when it ended otherwise, FIELD_INVALID,
@@ -70,6 +75,11 @@ class TransactionServiceAsyncStub(TransactionServiceStub):
     GetTransaction: _aio.UnaryUnaryMultiCallable[_transaction_service_pb2.GetTransactionRequest, _transaction_service_pb2.GetTransactionResponse]  # type: ignore[assignment]
     """Reads one transaction.
     Errors: TRANSACTION_NOT_FOUND, FEATURE_NOT_AVAILABLE where admin knows no checker.
+    """
+    ListTransactionChecks: _aio.UnaryUnaryMultiCallable[_transaction_service_pb2.ListTransactionChecksRequest, _transaction_service_pb2.ListTransactionChecksResponse]  # type: ignore[assignment]
+    """Lists the questions to its producers about one transaction, oldest first.
+    Errors: TRANSACTION_NOT_FOUND, PAGE_TOKEN_INVALID, FEATURE_NOT_AVAILABLE where admin knows no
+    checker.
     """
     DecideTransaction: _aio.UnaryUnaryMultiCallable[_transaction_service_pb2.DecideTransactionRequest, _transaction_service_pb2.DecideTransactionResponse]  # type: ignore[assignment]
     """Ends a transaction. Repeating is harmless.
@@ -106,6 +116,17 @@ class TransactionServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_transaction_service_pb2.GetTransactionResponse, _abc.Awaitable[_transaction_service_pb2.GetTransactionResponse]]:
         """Reads one transaction.
         Errors: TRANSACTION_NOT_FOUND, FEATURE_NOT_AVAILABLE where admin knows no checker.
+        """
+
+    @_abc_1.abstractmethod
+    def ListTransactionChecks(
+        self,
+        request: _transaction_service_pb2.ListTransactionChecksRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_transaction_service_pb2.ListTransactionChecksResponse, _abc.Awaitable[_transaction_service_pb2.ListTransactionChecksResponse]]:
+        """Lists the questions to its producers about one transaction, oldest first.
+        Errors: TRANSACTION_NOT_FOUND, PAGE_TOKEN_INVALID, FEATURE_NOT_AVAILABLE where admin knows no
+        checker.
         """
 
     @_abc_1.abstractmethod

@@ -149,6 +149,7 @@ class ListParkedTransactionsRequest(_message.Message):
     TOPIC_FIELD_NUMBER: _builtins.int
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    BROKER_NAME_FIELD_NUMBER: _builtins.int
     producer_group: _builtins.str
     """Only those of this producer group. Empty: all."""
     topic: _builtins.str
@@ -157,6 +158,8 @@ class ListParkedTransactionsRequest(_message.Message):
     """At most this many, 1 to 1000; 0 means 100."""
     page_token: _builtins.str
     """Where to go on: `next_page_token` of the page before, empty for the first."""
+    broker_name: _builtins.str
+    """Only those that this broker holds. Empty: all."""
     def __init__(
         self,
         *,
@@ -164,10 +167,11 @@ class ListParkedTransactionsRequest(_message.Message):
         topic: _builtins.str = ...,
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
+        broker_name: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token", "producer_group", b"producer_group", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_name", b"broker_name", "page_size", b"page_size", "page_token", b"page_token", "producer_group", b"producer_group", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -38,7 +38,12 @@ class TransactionServicer(TransactionServiceServicer):
         checkers: Addresses of checkers, "host:port"; checkers of one database give equal answers.
     """
 
-    asked_methods: Final = frozenset({"GetTransaction", "DecideTransaction", "ResumeTransaction"})
+    asked_methods: Final = frozenset(
+        {
+            *("GetTransaction", "ListTransactionChecks"),
+            *("DecideTransaction", "ResumeTransaction"),
+        }
+    )
     """Methods that ask for the rights on what their handles touch."""
 
     def __init__(self, cluster: ClusterAccess, checkers: Sequence[str]) -> None:
@@ -58,6 +63,7 @@ class TransactionServicer(TransactionServiceServicer):
         fields = {
             "producer_group": request.producer_group,
             "topic": request.topic,
+            "broker_name": request.broker_name,
             "page_size": request.page_size,
             "page_token": request.page_token,
         }
@@ -78,6 +84,20 @@ class TransactionServicer(TransactionServiceServicer):
     ) -> transaction_pb.GetTransactionResponse:
         """Read one transaction."""
         return await self._get(request.transaction_id)
+
+    async def ListTransactionChecks(
+        self, request: transaction_pb.ListTransactionChecksRequest, context: _Context
+    ) -> transaction_pb.ListTransactionChecksResponse:
+        """List the checks of one transaction."""
+        asked = checked_pb.ListTransactionChecksRequest(
+            transaction_id=request.transaction_id,
+            page_size=request.page_size,
+            page_token=request.page_token,
+        )
+        answer = await self._ask(lambda stub: stub.ListTransactionChecks, asked)
+        return transaction_pb.ListTransactionChecksResponse(
+            checks=answer.checks, next_page_token=answer.next_page_token
+        )
 
     async def DecideTransaction(
         self, request: transaction_pb.DecideTransactionRequest, context: _Context
@@ -125,7 +145,7 @@ class TransactionServicer(TransactionServiceServicer):
         failure: CallError | None = None
         for address in self._checkers:
             stub = CheckedTransactionServiceStub(self._doors.client.channel(address))
-            peer = f"transaction checker {address}"
+            peer = f"transaction checker at {address}"
             try:
                 if change_s:
                     return await changed_at(peer, method(stub), request, seconds_max=change_s)

@@ -77,6 +77,9 @@ def test_from_parked_to_decided(cluster, checker, ariane, ariane_json):
     assert (check["check"], check["failure_reason"]) == (1, "CLIENT_NOT_ATTACHED")
     assert "CLIENT_NOT_ATTACHED" in ariane("transaction", "show", "cli-1")
     assert ariane_json("transaction", "parked", "--topic", "other") == []
+    of_broker = ("transaction", "parked", "--broker")
+    assert ariane_json(*of_broker, "broker-z") == []
+    assert [each["transaction_id"] for each in ariane_json(*of_broker, row["broker"])] == ["cli-1"]
     assert "is under check" in ariane("transaction", "resume", "cli-1")
     wait_for(lambda: ariane_json("transaction", "parked"))
 

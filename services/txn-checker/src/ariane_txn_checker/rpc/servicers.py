@@ -93,7 +93,7 @@ class CheckedTransactionServicer(CheckedTransactionServiceServicer):
         self, request: transaction_pb.ListParkedTransactionsRequest, context: _Context
     ) -> transaction_pb.ListParkedTransactionsResponse:
         """List parked transactions."""
-        selection = TransactionSelection(request.producer_group, request.topic)
+        selection = TransactionSelection(request.producer_group, request.topic, request.broker_name)
         page = _page_request(request.page_size, request.page_token, f"parked:{selection}")
         found = await self._database.call(
             self._inquiries.parked, selection, after=_position(page), limit=page.limit + 1

@@ -12,11 +12,16 @@ from google.protobuf.duration_pb2 import Duration
 from ariane.admin.v1 import replica_set_service_pb2 as admin_pb
 from ariane.replication.v1.replica_pb2 import ReplicaSet
 from ariane.replication.v1.replica_set_service_pb2 import GetReplicaSetResponse
-from ariane_admin.asking.changing.changes import AdminChoice, change_options, changed
-from ariane_admin.asking.cluster_doors import ClusterDoors
+from ariane_admin.asking.changing.changes import (
+    AdminChoice,
+    change_options,
+    changed,
+    error_of,
+)
 from ariane_admin.asking.connection import run_async
 from ariane_admin.asking.options import question_options
-from ariane_admin.asking.replica_sets import Member, answering, members_of
+from ariane_admin.asking.questions import questions
+from ariane_admin.asking.replica_sets import members_of, states_of
 from ariane_admin.counted import counted
 from ariane_admin.errors import CommandFailed
 from ariane_admin.terminal.client_warnings import say_warning
@@ -49,7 +54,7 @@ def status(*, name: str, name_servers: str, output: Output) -> int:
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     members = run_async(_members(name_servers, name))
     output.rows(_COLUMNS, _rows(members))
-    silent = [member.error for member in members if member.error is not None]
+    silent = [error_of(member.error) for member in members if member.HasField("error")]
     for error in silent:
         say_warning(f"a broker of the set does not answer: {error}")
     return ExitStatus.UNREACHABLE if silent else ExitStatus.DONE
@@ -186,9 +191,9 @@ def remove(
     _write(output, sentence, answer.replica_set)
 
 
-async def _members(name_servers: str, name: str) -> list[Member]:
-    async with ClusterDoors(name_servers) as doors:
-        return await members_of(doors, name)
+async def _members(name_servers: str, name: str) -> Sequence[admin_pb.ReplicaSetMember]:
+    async with questions(name_servers) as asked:
+        return await members_of(asked, name)
 
 
 def _write_dry_run(
@@ -244,13 +249,13 @@ def _write(output: Output, sentence: str, changed: ReplicaSet) -> None:
     )
 
 
-def _rows(members: Sequence[Member]) -> list[Row]:
+def _rows(members: Sequence[admin_pb.ReplicaSetMember]) -> list[Row]:
     """One row for each broker of a set, by id; those that do not answer as the others know them.
 
     Raises:
         CallError: None answers.
     """
-    known = [state for _, state in answering(members)]
+    known = states_of(members)
     newest = max(known, key=lambda state: state.replica_set.version)
     row = newest.replica_set
     of_primary = {

@@ -19,9 +19,9 @@ import click
 
 from ariane.admin.v1 import replica_set_service_pb2 as admin_pb
 from ariane_admin.asking.changing.changes import AdminChoice, administration, change_options
-from ariane_admin.asking.cluster_doors import ClusterDoors
 from ariane_admin.asking.connection import run_async
-from ariane_admin.asking.replica_sets import Member, answering, members_of
+from ariane_admin.asking.questions import questions
+from ariane_admin.asking.replica_sets import members_of, states_of
 from ariane_admin.counted import counted
 from ariane_admin.terminal.client_warnings import say_warning
 from ariane_admin.terminal.confirmation import confirm, dry_run_option, yes_option
@@ -148,11 +148,12 @@ def balance(
 async def _standings(name_servers: str) -> list[SetStanding]:
     """All sets with a primary that answers, by name."""
     found = []
-    async with ClusterDoors(name_servers) as doors:
-        names = sorted({broker.broker_name for broker in await doors.client.list_brokers()})
+    async with questions(name_servers) as asked:
+        brokers = await asked.doors.client.list_brokers()
+        names = sorted({broker.broker_name for broker in brokers})
         for name in names:
             try:
-                members = await members_of(doors, name)
+                members = await members_of(asked, name)
             except CallError as error:
                 if error.reason != "FEATURE_NOT_AVAILABLE":
                     say_warning(f"broker {name} is left alone: {error}")
@@ -165,9 +166,9 @@ async def _standings(name_servers: str) -> list[SetStanding]:
     return found
 
 
-def standing_of(name: str, members: Sequence[Member]) -> SetStanding | None:
+def standing_of(name: str, members: Sequence[admin_pb.ReplicaSetMember]) -> SetStanding | None:
     """A set as its primary sees it; None without a primary that answers."""
-    state = next((state for _, state in answering(members) if state.has_lease), None)
+    state = next((state for state in states_of(members) if state.has_lease), None)
     if state is None:
         return None
     row = state.replica_set

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import click
 
@@ -12,18 +12,12 @@ from ariane.admin.v1 import transaction_service_pb2 as transaction_pb
 from ariane.broker.v1.client_service_pb2 import (
     TRANSACTION_OUTCOME_COMMIT,
     TRANSACTION_OUTCOME_ROLLBACK,
+    TransactionOutcome,
 )
 from ariane.transaction.v1.checked_transaction_pb2 import (
     CheckedTransaction,
-)
-from ariane.transaction.v1.checked_transaction_service_pb2 import (
-    GetCheckedTransactionRequest,
-    ListCheckedTransactionsRequest,
-    ListParkedTransactionsRequest,
-    ListTransactionChecksRequest,
-)
-from ariane.transaction.v1.checked_transaction_service_pb2_grpc import (
-    CheckedTransactionServiceStub,
+    CheckedTransactionState,
+    TransactionCheckRecord,
 )
 from ariane_admin.asking.changing.bulk_transactions import (
     BulkOutcome,
@@ -36,23 +30,19 @@ from ariane_admin.asking.changing.changes import (
     administration,
     change_option,
 )
-from ariane_admin.asking.cluster_doors import PAGE_SIZE, all_pages, answer_from, answer_to_question
+from ariane_admin.asking.cluster_doors import PAGE_SIZE, all_pages, answer_to_question
 from ariane_admin.asking.connection import CHECKER_VARIABLE, checker_option, run_async
 from ariane_admin.asking.options import count_option, with_options
+from ariane_admin.asking.questions import Questions, questions
 from ariane_admin.asking.services import Services
-from ariane_admin.commands.messaging.transaction_rows import check_row, transaction_row
 from ariane_admin.counted import counted
 from ariane_admin.terminal.confirmation import confirm, dry_run_option, yes_option
 from ariane_admin.terminal.output import Output, Row, first_of, output_option
-from ariane_sdk import ClusterClient
+from ariane_admin.times import moment_text
 from ariane_sdk.errors import FeatureNotAvailable, ServiceUnavailable
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
-
-    from ariane.transaction.v1.checked_transaction_service_pb2_grpc import (
-        CheckedTransactionServiceAsyncStub,
-    )
 
 _COLUMNS: Final = (
     *("transaction_id", "topic", "group", "keys", "broker", "state", "checks", "stored"),
@@ -65,8 +55,18 @@ CHECKS_MAX: Final = 10_000
 _Changed: TypeAlias = (
     transaction_pb.DecideTransactionResponse | transaction_pb.ResumeTransactionResponse
 )
-_Entry = TypeVar("_Entry")
 
+_list_options = with_options(
+    click.option(
+        "--group", "producer_group", default="", help="Only transactions of this producer group."
+    ),
+    click.option("--topic", default="", help="Only messages for this topic."),
+    click.option("--broker", "broker_name", default="", help="Only transactions on this broker."),
+    count_option(100),
+    checker_option,
+    output_option,
+)
+"""What both lists take."""
 
 _bulk_options = with_options(
     click.option(
@@ -81,14 +81,7 @@ _bulk_options = with_options(
 
 
 @click.command("list")
-@click.option(
-    "--group", "producer_group", default="", help="Only transactions of this producer group."
-)
-@click.option("--topic", default="", help="Only messages for this topic.")
-@click.option("--broker", "broker_name", default="", help="Only transactions on this broker.")
-@count_option(100)
-@checker_option
-@output_option
+@_list_options
 def list_transactions(
     *, producer_group: str, topic: str, broker_name: str, count: int, checker: str, output: Output
 ) -> None:
@@ -99,43 +92,29 @@ def list_transactions(
       ariane transaction list
       ariane transaction list --group payments -o json
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
-
-    async def ask() -> Sequence[CheckedTransaction]:
-        async with _checker(checker) as stub:
-            request = ListCheckedTransactionsRequest(
-                producer_group=producer_group, topic=topic, broker_name=broker_name
-            )
-            return await _first(
-                checker, stub.ListCheckedTransactions, request, lambda p: p.transactions, count
-            )
-
-    output.rows((*_COLUMNS, "next_check"), map(transaction_row, run_async(ask())))
+    request = transaction_pb.ListTransactionsRequest(
+        producer_group=producer_group, topic=topic, broker_name=broker_name
+    )
+    found = run_async(_first_transactions(checker, request, count))
+    output.rows((*_COLUMNS, "next_check"), map(_transaction_row, found))
 
 
 @click.command("parked")
-@click.option(
-    "--group", "producer_group", default="", help="Only transactions of this producer group."
-)
-@click.option("--topic", default="", help="Only messages for this topic.")
-@count_option(100)
-@checker_option
-@output_option
-def parked(*, producer_group: str, topic: str, count: int, checker: str, output: Output) -> None:
+@_list_options
+def parked(
+    *, producer_group: str, topic: str, broker_name: str, count: int, checker: str, output: Output
+) -> None:
     """List parked transactions, which no producer could decide, the longest waiting first.
 
     \b
     Example:
       ariane transaction parked
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
-
-    async def ask() -> Sequence[CheckedTransaction]:
-        async with _checker(checker) as stub:
-            request = ListParkedTransactionsRequest(producer_group=producer_group, topic=topic)
-            return await _first(
-                checker, stub.ListParkedTransactions, request, lambda p: p.transactions, count
-            )
-
-    output.rows((*_COLUMNS, "ended"), map(transaction_row, run_async(ask())))
+    request = transaction_pb.ListTransactionsRequest(
+        parked=True, producer_group=producer_group, topic=topic, broker_name=broker_name
+    )
+    found = run_async(_first_transactions(checker, request, count))
+    output.rows((*_COLUMNS, "ended"), map(_transaction_row, found))
 
 
 @click.command("show")
@@ -151,14 +130,16 @@ def show(*, transaction_id: str, checker: str, output: Output) -> None:
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
 
     async def ask() -> tuple[Row, list[Row]]:
-        async with _checker(checker) as stub:
-            one = GetCheckedTransactionRequest(transaction_id=transaction_id)
-            found = await answer_from(_peer(checker), stub.GetCheckedTransaction, one)
-            request = ListTransactionChecksRequest(transaction_id=transaction_id)
-            checks = await _first(
-                checker, stub.ListTransactionChecks, request, lambda p: p.checks, CHECKS_MAX
+        async with _asked(checker) as asked:
+            found = await _transaction(asked, transaction_id)
+            checks: list[TransactionCheckRecord] = await all_pages(
+                asked.peer,
+                asked.transactions.ListTransactionChecks,
+                transaction_pb.ListTransactionChecksRequest(transaction_id=transaction_id),
+                lambda page: page.checks,
+                count_max=CHECKS_MAX + 1,
             )
-            return transaction_row(found.transaction), list(map(check_row, checks))
+            return _transaction_row(found), list(map(_check_row, first_of(checks, CHECKS_MAX)))
 
     row, checks = run_async(ask())
     output.record(row, {"check_list": (_CHECK_COLUMNS, checks)})
@@ -204,8 +185,8 @@ def decide(
     if dry_run:
 
         async def count() -> dict[str, int]:
-            async with _checker(checker) as stub:
-                return await _outcome_counts(stub, _peer(checker), selection)
+            async with _asked(checker) as asked:
+                return await _outcome_counts(asked, selection)
 
         would = run_async(count())
         output.done(
@@ -227,7 +208,7 @@ def decide(
     changing = _change_each(
         checker, admin, selection, lambda one: one.transactions.DecideTransaction, decision
     )
-    end_with(run_async(changing), output, "has ended", "have ended", transaction_row)
+    end_with(run_async(changing), output, "has ended", "have ended", _transaction_row)
 
 
 @click.command("resume")
@@ -264,7 +245,7 @@ def resume(
     changing = _change_each(
         checker, admin, selection, lambda one: one.transactions.ResumeTransaction, resumption
     )
-    end_with(run_async(changing), output, "is under check", "are under check", transaction_row)
+    end_with(run_async(changing), output, "is under check", "are under check", _transaction_row)
 
 
 async def _change_each(
@@ -303,10 +284,10 @@ async def _parked_ids(changes: Services, selection: ParkedSelection) -> AsyncIte
 
 
 @asynccontextmanager
-async def _checker(address: str) -> AsyncIterator[CheckedTransactionServiceAsyncStub]:
-    # A checker is reached as the other processes are, by channels of the client.
-    async with ClusterClient(address) as client, _hinted():
-        yield CheckedTransactionServiceStub(client.channel(address))
+async def _asked(checker: str) -> AsyncIterator[Questions]:
+    # Transactions are the checker's: no name server is asked.
+    async with questions(checker, (checker,)) as asked, _hinted():
+        yield asked
 
 
 @asynccontextmanager
@@ -325,40 +306,87 @@ async def _hinted() -> AsyncIterator[None]:
         raise
 
 
-def _peer(address: str) -> str:
-    return f"transaction checker at {address}"
+async def _transaction(asked: Questions, transaction_id: str) -> CheckedTransaction:
+    request = transaction_pb.GetTransactionRequest(transaction_id=transaction_id)
+    return (await asked.transactions.GetTransaction(request)).transaction
 
 
-async def _first(
-    checker: str,
-    ask: Callable[..., Awaitable[Any]],
-    request: Any,
-    entries: Callable[[Any], Sequence[_Entry]],
-    count: int,
-) -> Sequence[_Entry]:
-    """The first entries of a list of a checker; a warning tells that there are more."""
-    found = await all_pages(_peer(checker), ask, request, entries, count_max=count + 1)
+async def _first_transactions(
+    checker: str, request: transaction_pb.ListTransactionsRequest, count: int
+) -> Sequence[CheckedTransaction]:
+    """The first transactions of a list; a warning tells that there are more."""
+    async with _asked(checker) as asked:
+        found = await _transactions(asked, request, count_max=count + 1)
     return first_of(found, count)
 
 
-async def _outcome_counts(
-    stub: CheckedTransactionServiceAsyncStub, peer: str, selection: ParkedSelection
-) -> dict[str, int]:
+async def _transactions(
+    asked: Questions,
+    request: transaction_pb.ListTransactionsRequest,
+    *,
+    count_max: int | None = None,
+) -> list[CheckedTransaction]:
+    return await all_pages(
+        asked.peer,
+        asked.transactions.ListTransactions,
+        request,
+        lambda page: page.transactions,
+        count_max=count_max,
+    )
+
+
+async def _outcome_counts(asked: Questions, selection: ParkedSelection) -> dict[str, int]:
     """The numbers of selected transactions without and with an outcome, which decides nothing.
 
     Raises:
         CallError: The checker did not answer, or does not know one of them.
     """
     if selection.transaction_ids:
-        decided = 0
-        for each in selection.transaction_ids:
-            one = GetCheckedTransactionRequest(transaction_id=each)
-            decided += bool(
-                (await answer_from(peer, stub.GetCheckedTransaction, one)).transaction.outcome
-            )
-        return {"undecided": len(selection.transaction_ids) - decided, "decided": decided}
-    request = ListParkedTransactionsRequest(
-        producer_group=selection.producer_group, topic=selection.topic
+        found = [await _transaction(asked, each) for each in selection.transaction_ids]
+        decided = sum(bool(each.outcome) for each in found)
+        return {"undecided": len(found) - decided, "decided": decided}
+    request = transaction_pb.ListTransactionsRequest(
+        parked=True, producer_group=selection.producer_group, topic=selection.topic
     )
-    parked = await all_pages(peer, stub.ListParkedTransactions, request, lambda p: p.transactions)
-    return {"undecided": len(parked), "decided": 0}
+    return {"undecided": len(await _transactions(asked, request)), "decided": 0}
+
+
+def _transaction_row(each: CheckedTransaction) -> Row:
+    """A transaction as commands show it."""
+    return {
+        "transaction_id": each.transaction_id,
+        "topic": each.topic,
+        "group": each.producer_group,
+        "keys": list(each.keys),
+        "cluster": each.cluster_name,
+        "broker": each.broker_name,
+        "half_queue_offset": each.half_queue_offset,
+        "state": CheckedTransactionState.Name(each.state).rpartition("_")[2].lower(),
+        "outcome": _outcome_word(each.outcome),
+        "decider": each.decider,
+        "cause": each.cause,
+        "checks": each.check_count,
+        "checks_max": each.check_count_max,
+        "stored": moment_text(each, "store_time"),
+        "first_seen": moment_text(each, "first_seen_time"),
+        "next_check": moment_text(each, "next_check_time"),
+        "ended": moment_text(each, "end_time"),
+    }
+
+
+def _check_row(each: TransactionCheckRecord) -> Row:
+    """One question to its producer, as commands show it."""
+    return {
+        "check": each.check_number,
+        "asked": moment_text(each, "ask_time"),
+        "answered": moment_text(each, "answer_time"),
+        "answer": _outcome_word(each.answer),
+        "client_id": each.client_id,
+        "checker_id": each.checker_id,
+        "failure_reason": each.failure_reason,
+    }
+
+
+def _outcome_word(outcome: TransactionOutcome.ValueType) -> str:
+    word = TransactionOutcome.Name(outcome).rpartition("_")[2].lower()
+    return "" if word == "unspecified" else word
