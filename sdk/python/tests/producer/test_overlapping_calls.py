@@ -46,7 +46,8 @@ def numbered(count, topic="orders"):
 
 async def test_senders_that_waited_for_one_answer_share_two_calls(world):
     broker = world.brokers["broker-a"]
-    async with Producer(world.name_servers, settings=PATIENT) as producer:
+    settings = replace(PATIENT, spread_count=32)
+    async with Producer(world.name_servers, settings=settings) as producer:
         await producer.route("orders")
         tasks, goes_on = await two_rounds(producer.send, broker, numbered(64))
         await broker.wait_called(3)

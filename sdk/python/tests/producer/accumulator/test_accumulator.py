@@ -6,9 +6,7 @@ import pytest
 
 from ariane_record import ProducerSequence
 from ariane_record.encoding.message_properties import TopicProperties
-from ariane_record.single.producer_sequence import SEQUENCE_BYTES
 from ariane_sdk import ProducerSettings
-from ariane_sdk.errors import CallError
 from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.producer.accumulator.accumulator import EVERYTHING, Accumulator, Waiting
 from ariane_sdk.producer.accumulator.row import Row
@@ -46,7 +44,6 @@ async def line():
     sender = Sender(
         "broker-a",
         lambda call: calls.append(call.rows),
-        on_cut=lambda _: None,
         settings=ProducerSettings(calls_in_flight_max=4, request_bytes_max=100_000),
         clock=SystemClock(),
     )
@@ -94,7 +91,7 @@ def test_a_call_takes_the_oldest_rows_up_to_a_number_of_messages_and_to_its_size
     assert waiting.waiting(frozenset()) == Waiting(15, 5, sum(row.wire_bytes for row in rows))
     assert waiting.waiting({rows[0].queue})[:2] == (12, 4)
     taken = waiting.take(6, frozenset(), 0.0)
-    assert (taken.rows, taken.cut) == (rows[:2], None)
+    assert (taken.rows, taken.message_count) == (rows[:2], 6)
     assert [row.open for row in rows] == [False, False, True, True, True]
     assert waiting.take(EVERYTHING, {rows[2].queue}, 0.0).rows == rows[3:]
 
@@ -115,39 +112,8 @@ def test_a_row_that_must_wait_tells_when_it_may_be_taken():
     assert not waiting
 
 
-def test_a_row_is_cut_where_another_queue_of_its_broker_takes_the_rest():
-    row = row_for(QUEUE, count=10, other=OTHER_QUEUE)
-    messages, size_bytes = list(row.messages), row.size_bytes
-    row.deadline_s = 42.5
-    waiting = accumulator(row)
-    taken = waiting.take(4, frozenset(), 0.0)
-    (first,) = taken.rows
-    assert first is taken.cut
-    assert (first.queue, row.queue) == (QUEUE, OTHER_QUEUE)
-    assert (first.messages, row.messages) == (messages[:4], messages[4:])
-    assert (first.open, row.open, first.deadline_s) == (False, True, 42.5)
-    assert first.size_bytes + row.size_bytes == size_bytes + SEQUENCE_BYTES
-    assert waiting.take(EVERYTHING, frozenset(), 0.0).rows == [row]
-
-
-@pytest.mark.parametrize("why", ["pinned", "repeated", "elsewhere", "one queue"])
-def test_other_rows_stay_whole(why):
-    elsewhere = MessageQueue("orders", "broker-b", 1)
-    other = {"elsewhere": elsewhere, "one queue": QUEUE}.get(why, OTHER_QUEUE)
-    row = row_for(QUEUE, pinned=why == "pinned", count=10, other=other)
-    if why == "repeated":
-        row.sequence = ProducerSequence(7, 0, 40)
-    taken = accumulator(row).take(4, frozenset(), 0.0)
-    assert (taken.rows, taken.cut) == ([row], None)
-    assert row.count == 10
-
-
-async def test_waiting_for_a_row_includes_what_was_cut_off_from_it():
-    row = row_for(QUEUE, count=9, other=OTHER_QUEUE)
-    parts = [row.split(3, OTHER_QUEUE), row.split(3, QUEUE), row]
-    waiting = asyncio.create_task(row.wait_settled())
-    for part in reversed(parts):
-        await asyncio.sleep(0)
-        assert not waiting.done()
-        part.fail(CallError("gone"))
-    await asyncio.wait_for(waiting, 60)
+def test_the_row_that_makes_a_call_full_stays_whole():
+    rows = [row_for(MessageQueue("orders", "broker-a", n), count=10) for n in range(3)]
+    taken = accumulator(*rows).take(14, frozenset(), 0.0)
+    assert (taken.rows, taken.message_count) == (rows[:2], 20)
+    assert [row.count for row in rows] == [10, 10, 10]

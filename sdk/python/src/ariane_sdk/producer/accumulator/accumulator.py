@@ -61,8 +61,6 @@ class Taken(NamedTuple):
     """The rows; they take no more messages."""
     message_count: int
     """Number of messages."""
-    cut: Row | None
-    """The last of them, if it was cut off from a row that still waits."""
     next_s: float
     """The monotonic time at which another row may be sent; infinite without one."""
 
@@ -131,8 +129,7 @@ class Accumulator(deque[Row]):
         """Take the oldest rows; of an ordered queue at most one is in flight.
 
         Args:
-            count_max: How many messages; a row that would exceed that is cut, if another queue of
-                the broker can take the rest.
+            count_max: How many messages make a call full: the row that reaches that is its last.
             held_queues: The ordered queues of calls in flight.
             now_s: The monotonic time.
         """
@@ -141,7 +138,6 @@ class Accumulator(deque[Row]):
         passed: list[Row] = []
         size_bytes = count = 0
         next_s = float("inf")
-        cut = None
         while self:
             row = self.popleft()
             if row.settled:  # All its messages were withdrawn.
@@ -162,11 +158,6 @@ class Accumulator(deque[Row]):
                 self.appendleft(row)
                 break
             else:
-                if count + row_count > count_max:
-                    cut = _first_part(row, count_max - count)
-                    if cut is not None:
-                        self.appendleft(row)
-                        row, row_count = cut, count_max - count
                 row.open = False
                 taken.append(row)
                 size_bytes += row.wire_bytes
@@ -174,7 +165,7 @@ class Accumulator(deque[Row]):
             if in_order:
                 held_queues.add(row.queue)
         self.extendleft(reversed(passed))
-        return Taken(taken, count, cut, next_s)
+        return Taken(taken, count, next_s)
 
 
 class ByBroker(dict[str, Part]):
@@ -188,14 +179,6 @@ class ByBroker(dict[str, Part]):
         """Make the part of a broker that had no rows yet."""
         part = self[broker_name] = self._new_part(broker_name)
         return part
-
-
-def _first_part(row: Row, count: int) -> Row | None:
-    """The first messages of a row, cut off; None if it stays whole."""
-    if not row.movable or not row.open:
-        return None
-    queue = row.other_queue()
-    return None if queue is None else row.split(count, queue)
 
 
 class OpenRows:

@@ -112,8 +112,6 @@ class Row(MessageRow):
     trace_parents: tuple[str, ...] = ()
     """Sampled spans in which messages were sent, as W3C trace contexts; not all of them."""
     _done: asyncio.Future[None] | None = None
-    _cut: Row | None = None
-    """The first messages, while they are a row of their own without an outcome."""
 
     def __init__(
         self,
@@ -212,39 +210,12 @@ class Row(MessageRow):
             return 0
         for position, (_, _, _, waiting, _, _) in enumerate(self.messages):
             if waiting is future:
-                before = self.size_bytes
-                self._replace(self.messages[:position] + self.messages[position + 1 :])
+                before, messages = self.size_bytes, self.messages
+                self.messages, self.size_bytes, self.wire_bytes = [], 0, 0
+                for message in messages[:position] + messages[position + 1 :]:
+                    self.add(*message)
                 return before - self.size_bytes
         return 0
-
-    def split(self, count: int, queue: MessageQueue) -> Row:
-        """Cut the first messages off as a row of their own, which takes no more.
-
-        Args:
-            count: How many, fewer than there are.
-            queue: The queue that this row goes to from now on.
-        """
-        first = Row(
-            self.queue,
-            self.topic_properties,
-            choose_other=self.choose_other,
-            sequenced=self.sequence_bytes > 0,
-            kind=self.kind,
-            demand=self.demand,
-        )
-        first.deadline_s, first.trace_parents = self.deadline_s, self.trace_parents
-        first._replace(self.messages[:count])
-        self._replace(self.messages[count:])
-        self.queue = queue
-        first._cut = None if self._cut is None or self._cut.settled else self._cut
-        self._cut = first
-        return first
-
-    def _replace(self, messages: Iterable[RowMessage]) -> None:
-        """Have these messages and no others."""
-        self.messages, self.size_bytes, self.wire_bytes = [], 0, 0
-        for message in messages:
-            self.add(*message)
 
     def wait_a_round(self, until_s: float) -> None:
         """Begin a round of tries, with the first one no earlier than this monotonic time."""
@@ -256,22 +227,12 @@ class Row(MessageRow):
             name: then_s for name, then_s in refused_s.items() if then_s > self.not_before_s
         }
 
-    def other_queue(self) -> MessageQueue | None:
-        """Another queue of the same broker for a part of the messages; None if there is none."""
-        if self.choose_other is None:
-            return None
-        name = self.queue.broker_name
-        queue = self.choose_other(lambda broker_name: broker_name == name)
-        return queue if queue.broker_name == name and queue != self.queue else None
-
     async def wait_settled(self) -> None:
-        """Wait until the row is settled, and what was cut off from it."""
+        """Wait until the row is settled."""
         if not self.settled:
             if self._done is None:
                 self._done = asyncio.get_running_loop().create_future()
             await asyncio.shield(self._done)
-        if self._cut is not None:
-            await self._cut.wait_settled()
 
     def settle(
         self, stored: StoredRow, log_offsets: Iterable[int], unique_ids: Sequence[str]

@@ -104,7 +104,6 @@ class Sender:
         broker_name: str,
         send_call: Callable[[AppendCall], None],
         *,
-        on_cut: Callable[[Row], None],
         settings: ProducerSettings,
         clock: Clock,
     ) -> None:
@@ -113,14 +112,12 @@ class Sender:
         Args:
             broker_name: The broker's name.
             send_call: Sends a call, and gives it back when it is over.
-            on_cut: Called with a new row that is a part of another.
             settings: The numbers of calls and their sizes.
             clock: Says when rows that wait for their next try may be sent.
         """
         self.broker_name = broker_name
         """The broker's name."""
         self._send_call = send_call
-        self._on_cut = on_cut
         self._clock = clock
         self._calls_max = settings.calls_in_flight_max
         self._any_calls_max = max(self._calls_max, settings.large_calls_in_flight_max)
@@ -167,8 +164,6 @@ class Sender:
             rows = taken.rows
             if not rows:
                 return
-            if taken.cut is not None:
-                self._on_cut(taken.cut)
             # Held while the call is in flight.
             queues = {row.queue for row in rows if row.in_order}
             self._queues_in_flight |= queues
@@ -201,10 +196,10 @@ class Sender:
         waiting = self.accumulator.waiting(frozenset())
         half = (waiting.message_count + 1) // 2
         if self._in_step:
-            is_cut = is_worth_a_call(half, waiting.row_count // 2)
+            is_halved = is_worth_a_call(half, waiting.row_count // 2)
         else:
-            is_cut = waiting.size_bytes >= 2 * LARGE_CALL_BYTES
-        return half if is_cut else EVERYTHING
+            is_halved = waiting.size_bytes >= 2 * LARGE_CALL_BYTES
+        return half if is_halved else EVERYTHING
 
     def _wake_up_at(self, next_s: float, now_s: float) -> None:
         if self._wake_up is not None:

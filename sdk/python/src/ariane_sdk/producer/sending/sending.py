@@ -80,7 +80,6 @@ class Sending:
         return Sender(
             broker_name,
             self._calls.send,
-            on_cut=self.unsettled.add_cut,
             settings=self._parts.settings,
             clock=self._parts.clock,
         )

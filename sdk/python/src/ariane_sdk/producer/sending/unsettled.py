@@ -144,11 +144,6 @@ class Unsettled:
         row.deadline_s = self._clock.monotonic_s() + self._timeout_s
         self._all[row] = None
 
-    def add_cut(self, row: Row) -> None:
-        """Add a part of another row, with what is left of the time of both."""
-        self._all[row] = None
-        self.size_bytes += row.sequence_bytes
-
     @property
     def rows(self) -> list[Row]:
         """The rows."""
