@@ -57,8 +57,6 @@ class StoreConfig:
     work of recovery."""
     store_host: tuple[str, int] = ("127.0.0.1", 10911)
     """Address that is written into records, IPv4 or IPv6, and port."""
-    checksum: bool = True
-    """Whether records must have room for a checksum of themselves."""
     record_bytes_max: int = (4 << 20) + (64 << 10)
     """Largest record: 4 MiB of body and 64 KiB around it."""
     files_open_max: int = 256

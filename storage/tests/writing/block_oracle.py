@@ -37,9 +37,9 @@ from ariane_record.single.producer_sequence import SEQUENCE_BYTES, SEQUENCE_PREF
 from ariane_storage.errors import BlockRejected
 from ariane_storage.log.records.fields import FIELD_STARTS, ByteBuffer, FieldColumn, Int64s
 from ariane_storage.log.records.tag_check import tag_codes_of
-from ariane_storage.writing.header_bits import HeaderBits
 from ariane_storage.writing.record_crcs import check_record_crcs
 from ariane_storage.writing.table_check import TableLimits as BlockLimits
+from storage.tests.writing.header_bits import HeaderBits
 
 ALLOWED_FLAGS: Final = int(
     SystemFlag.COMPRESSED
@@ -303,8 +303,7 @@ def _check_reserved(
     prefix_bytes = len(CRC_PROPERTY_PREFIX)
     parts = last.view([("prefix", f"V{prefix_bytes}"), ("digits", "V10"), ("end", "u1")])
     reserved = has_room & (parts["prefix"] == _PREFIX) & (parts["end"] == _VALUE_END)
-    if limits.checksum:
-        _require(reserved, "no room for its checksum at its end")
+    _require(reserved, "no room for its checksum at its end")
     if block.record_crcs is not None:
         empty = last == np.frombuffer(EMPTY_CRC_PROPERTY, last.dtype)
         _require(empty & has_room, "the digits of its checksum are not zero")

@@ -181,33 +181,6 @@ def test_a_block_that_differs_from_its_columns_is_rejected_and_not_stored(
     assert store.append(SOUND, 0).first_queue_offset == 0
 
 
-def test_without_checksums_a_block_may_come_without_room_but_not_half(bench):
-    bench.config = replace(bench.config, checksum=False)
-    store = bench.open()
-    message = RecordFields(topic="flights", body=b"plain", properties={"TAGS": "t"})
-    records = encode_record(message, checksum=False)
-    plain = replace(
-        encode_block("flights", [message]),
-        pieces=(records,),
-        sizes=np.array([len(records)], np.int32),
-        crc32=crc32(records),
-    )
-    appended = store.append(plain, 0)
-    assert store.message_at(appended.first_commit_log_offset).body == b"plain"
-    store.append(SOUND, 0)
-    mixed = replace(
-        with_records(plain, records + SOUND.records),
-        counts=(3,),
-        sizes=np.concatenate((plain.sizes, SOUND.sizes)),
-        tag_codes=np.zeros(3, np.int32),
-        key_counts=np.zeros(3, np.uint8),
-        key_hashes=SOUND.key_hashes[:0],
-    )
-    with pytest.raises(BlockRejected, match="some records have room"):
-        store.append(mixed, 0)
-    store.close()
-
-
 @pytest.mark.parametrize("topic", ["", "../up", "a/b", ".", "..", "a b", "a\x00b", "é", "x" * 256])
 def test_topics_that_are_no_folder_names_are_refused(store, topic):
     with pytest.raises((IllegalQueue, BlockRejected)):

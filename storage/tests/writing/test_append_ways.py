@@ -23,15 +23,18 @@ from ariane_record.encoding.block import RECORD_CRCS_COUNT_MIN
 from ariane_record.layout import PropertyName
 from ariane_storage import BlockRejected
 from ariane_storage.testing import block_of
-from ariane_storage.writing.append import OwnedFields, Places
+from ariane_storage.writing.append import Places, host_field
 from ariane_storage.writing.few_records import FEW, FewRecords
-from ariane_storage.writing.packed_records import PackedRecords
 from ariane_storage.writing.record_crcs import like_holes
 from ariane_storage.writing.table_check import TableLimits, check_table
 from storage.tests.writing.block_oracle import check_block
 
-LIMITS = TableLimits(record_bytes_max=1 << 20, table_bytes_max=1 << 22, checksum=True)
-OWNED = OwnedFields(("10.1.2.3", 4711), ("127.0.0.1", 10911), 1_700_000_000_001)
+LIMITS = TableLimits(record_bytes_max=1 << 20, table_bytes_max=1 << 22)
+HOSTS = (
+    host_field(("10.1.2.3", 4711))
+    + (1_700_000_000_001).to_bytes(8, "big")
+    + host_field(("127.0.0.1", 10911))
+)
 PLACES = Places(1_000_000, (3,), (250,))
 
 messages = st.tuples(
@@ -58,14 +61,14 @@ def summed(block):
 
 def placed(records, size):
     target = memoryview(bytearray(size + 64))
-    records.place(target, 32, OWNED, PLACES)
+    starts, edges, entries = records.place(target, 32, HOSTS, PLACES)
     assert not any(target[:32])
     assert not any(target[32 + size :])
-    return bytes(target[32 : 32 + size])
+    return bytes(target[32 : 32 + size]), list(starts), list(edges), list(entries)
 
 
 def packed(block):
-    return PackedRecords.of(block, check_table(block, LIMITS))
+    return check_table(block, LIMITS)
 
 
 @given(

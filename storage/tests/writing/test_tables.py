@@ -24,7 +24,7 @@ from storage.tests.writing.block_oracle import check_block
 
 HOST = ("10.1.2.3", 4711)
 BODY_CRC = FIELD_STARTS["body_crc"]
-LIMITS = TableLimits(record_bytes_max=1 << 12, table_bytes_max=1 << 22, checksum=True)
+LIMITS = TableLimits(record_bytes_max=1 << 12, table_bytes_max=1 << 22)
 CONFIG = small_config(segment_bytes=1 << 15)
 
 

@@ -15,8 +15,8 @@ from ariane_broker.queue_key import QueueKey
 from ariane_record import ProducerSequence
 from ariane_servicekit import ServiceError, at_once
 from ariane_servicekit.running import turns
+from ariane_storage.log.sequenced_batches import SequencedBatch
 from ariane_storage.writing.append import Appended
-from ariane_storage.writing.sequenced_batches import SequencedBatch
 
 QUEUE = QueueKey("orders", 2)
 RECORD_BYTES = 100

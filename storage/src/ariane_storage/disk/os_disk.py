@@ -101,7 +101,10 @@ class OsOpenFile:
 
     def write_at(self, position: int, content: ByteBuffer) -> None:
         """Write all bytes at a place."""
-        _write_all(self._descriptor, position, content)
+        written = os.pwrite(self._descriptor, content, position)
+        while written < len(content):
+            rest = memoryview(content)[written:]
+            written += os.pwrite(self._descriptor, rest, position + written)
 
     def flush(self) -> None:
         """Make all data written before the call durable."""
@@ -342,13 +345,6 @@ def _locked(descriptor: int, take: Callable[[], object]) -> OsFileLock | None:
             return None
         raise
     return OsFileLock(descriptor)
-
-
-def _write_all(descriptor: int, position: int, content: ByteBuffer) -> None:
-    written = os.pwrite(descriptor, content, position)
-    while written < len(content):
-        rest = memoryview(content)[written:]
-        written += os.pwrite(descriptor, rest, position + written)
 
 
 def _data_ranges(descriptor: int, begin: int) -> Iterator[tuple[int, int]]:

@@ -61,8 +61,12 @@ class FlushGuard:
         try:
             return step()
         except OSError as error:
-            self._cause = error
-            raise StorePoisoned(error) from error
+            raise self.poison(error) from error
+
+    def poison(self, error: OSError) -> StorePoisoned:
+        """The disk has failed: nothing is written any more. Returns what to raise."""
+        self._cause = error
+        return StorePoisoned(error)
 
 
 @dataclass(slots=True)

@@ -52,7 +52,9 @@ def segment_starts(disk: Disk, folder: Path) -> list[int]:
 class Segment:
     """A file of the commit log, opened on first use. Any thread reads."""
 
-    __slots__ = ("_disk", "_file", "_length", "_writable", "is_deleted", "path", "size", "start")
+    __slots__ = (
+        "_disk", "_file", "_length", "_writable", "end", "is_deleted", "path", "size", "start"
+    )  # fmt: skip
 
     def __init__(self, disk: Disk, path: Path, *, start: int, size: int, writable: bool) -> None:
         self._disk = disk
@@ -67,11 +69,8 @@ class Segment:
         """Commit-log offset of its first byte."""
         self.size = size
         """Its size in bytes."""
-
-    @property
-    def end(self) -> int:
+        self.end = start + size
         """Commit-log offset behind its last byte."""
-        return self.start + self.size
 
     @property
     def is_open(self) -> bool:
@@ -145,7 +144,7 @@ class Segment:
         Raises:
             OSError: The disk failed: some of it may have been written.
         """
-        self.file().write_at(position, content)
+        (self._file or self.file()).write_at(position, content)
 
     def flush(self) -> None:
         """Make all data written before the call durable, if it is open.

@@ -19,7 +19,7 @@ One thread appends and reads; another may write out. Existing entries never chan
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 from struct import Struct
 from typing import Final
@@ -328,15 +328,32 @@ class ConsumeQueue:
         self._files.remove_all()
 
 
-def add_all(queues: Iterable[ConsumeQueue], entries: Iterable[bytes], ends: Iterable[int]) -> None:
+def add_all(queues: Sequence[ConsumeQueue], entries: Sequence[bytes], ends: Sequence[int]) -> None:
     """``add`` for many queues: saves a step for each."""
     for queue, encoded, last_record_end in zip(queues, entries, ends, strict=True):
         queue.last_record_end = last_record_end
         queue._tail.encoded += encoded  # noqa: SLF001 - of the same module.
 
 
-def end_offsets(queues: Iterable[ConsumeQueue]) -> list[int]:
-    """``end_offset`` of queues side by side."""
-    # Each tail is read once: another thread may exchange it.
-    tails = [queue._tail for queue in queues]  # noqa: SLF001 - of the same module.
-    return [tail.start + len(tail.encoded) // ENTRY_BYTES for tail in tails]
+def next_offsets(queues: Sequence[ConsumeQueue], counts: Sequence[int]) -> list[int]:
+    """The queue offsets of messages that come next.
+
+    Args:
+        queues: Queues side by side; the same may be there several times.
+        counts: How many messages come in each place.
+
+    Returns:
+        The queue offset of the first message of each place.
+    """
+    firsts = []
+    for queue in queues:
+        # Read once: another thread may exchange it.
+        tail = queue._tail  # noqa: SLF001 - of the same module.
+        firsts.append(tail.start + len(tail.encoded) // ENTRY_BYTES)
+    if len(queues) == 1 or len(set(queues)) == len(queues):
+        return firsts
+    following = dict(zip(queues, firsts, strict=True))
+    for place, (queue, count) in enumerate(zip(queues, counts, strict=True)):
+        firsts[place] = following[queue]
+        following[queue] += count
+    return firsts

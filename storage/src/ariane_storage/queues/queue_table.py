@@ -103,13 +103,10 @@ class QueueTable:
         self, topics: Sequence[str], queue_ids: Sequence[int]
     ) -> list[ConsumeQueue]:
         """Queues side by side; see ``find_or_make``."""
-        if len(topics) == 1:
-            return [self.find_or_make(topics[0], queue_ids[0])]
-        found = list(map(self._queues.get, zip(topics, queue_ids, strict=True)))
-        known = [queue for queue in found if queue is not None]
-        if len(known) < len(found):
+        try:
+            return list(map(self._queues.__getitem__, zip(topics, queue_ids, strict=True)))
+        except KeyError:
             return list(map(self.find_or_make, topics, queue_ids))
-        return known
 
     def _show(self, queue: ConsumeQueue) -> None:
         self._queues[queue.topic, queue.queue_id] = queue

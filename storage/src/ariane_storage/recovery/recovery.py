@@ -40,6 +40,7 @@ from ariane_storage.log.quarantine import Quarantine
 from ariane_storage.log.record_search import record_at
 from ariane_storage.log.records.queue_identity import identity_of
 from ariane_storage.log.scan import Ending, Stretch, scan
+from ariane_storage.log.sequenced_batches import SequencedBatch, sequenced_batches
 from ariane_storage.queues.dispatch import Dispatcher
 from ariane_storage.queues.idle_queues import IdleQueues
 from ariane_storage.queues.queue_table import QueueSums, QueueTable
@@ -49,7 +50,6 @@ from ariane_storage.recovery.missing_files import (
     lack_first_files,
     lost_begin,
 )
-from ariane_storage.writing.sequenced_batches import SequencedBatch, sequenced_batches
 
 SECTOR_BYTES: Final = 512
 _UNWRITTEN_BYTES_MIN: Final = 8

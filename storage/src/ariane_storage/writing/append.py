@@ -1,4 +1,4 @@
-"""What an append needs to know, and what it tells: the broker's fields, and the places."""
+"""What an append needs to know, and what it tells: hosts, and places."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ HOSTS_START: Final = FIELD_STARTS["born_ip"]
 HOSTS_END: Final = FIELD_STARTS["attempts"]
 """Between them: born host, store timestamp and store host."""
 
-_IPV4_BYTES: Final = 4
-_pack_hosts = Struct(">4siq4si").pack
+_PORT_BYTES: Final = 4
+IPV4_FIELD_BYTES: Final = 4 + _PORT_BYTES
+"""Bytes of a host with an address of IPv4."""
+
 _BEFORE_QUEUE_ID: Final = FIELD_STARTS["queue_id"]
 _pack_queue_id = Struct(f">{_BEFORE_QUEUE_ID}xi{HOSTS_START - _BEFORE_QUEUE_ID - 4}x").pack
 
@@ -81,32 +83,6 @@ class Appended:
         return np.asarray(self.starts, np.int64)
 
 
-class OwnedFields(NamedTuple):
-    """The fields that the broker writes into each record of a table, beside its places."""
-
-    born_host: Host
-    """The address of the producer, as the broker sees it."""
-    store_host: Host
-    """The address of this broker."""
-    store_timestamp_ms: int
-    """The present time, in milliseconds."""
-
-    @property
-    def has_ipv6_host(self) -> bool:
-        """Whether records must be made wider for a host."""
-        return is_ipv6(self.born_host) or is_ipv6(self.store_host)
-
-    def hosts(self) -> bytes:
-        """Born host, store timestamp and store host, which are contiguous. For IPv4 hosts."""
-        born_ip, store_ip = packed_host(self.born_host), packed_host(self.store_host)
-        stamp = self.store_timestamp_ms
-        return _pack_hosts(born_ip, self.born_host[1], stamp, store_ip, self.store_host[1])
-
-    def constant_header(self, queue_id: int) -> bytes:
-        """A header with the fields that all records of a row share, and zeros elsewhere."""
-        return _pack_queue_id(queue_id) + self.hosts() + bytes(HEADER_BYTES - HOSTS_END)
-
-
 class Places(NamedTuple):
     """Where a table goes."""
 
@@ -116,6 +92,30 @@ class Places(NamedTuple):
     """The queue of each row."""
     first_queue_offsets: Sequence[int]
     """Queue offset of the first record of each row."""
+    other_codes: Int64s | int | None = None
+    """What the queue of a table of one row has in the place of the codes of tags, for each record
+    or for all; None: it has those."""
+
+
+class Placed(NamedTuple):
+    """What is known of a table that is in its place."""
+
+    starts: Sequence[int] | Int64s
+    """The start of each record in the log."""
+    edges: Sequence[int]
+    """The start of each row in the log, and the end of the last."""
+    entries: Sequence[bytes]
+    """The entries of each row in its consume queue."""
+
+
+def constant_header(queue_id: int, hosts: bytes) -> bytes:
+    """A header with the fields that all records of a row share, and zeros elsewhere.
+
+    Args:
+        queue_id: The queue of the row.
+        hosts: Born host, store timestamp and store host.
+    """
+    return _pack_queue_id(queue_id) + hosts + bytes(HEADER_BYTES - HOSTS_END)
 
 
 @lru_cache(maxsize=4096)
@@ -131,6 +131,6 @@ def packed_host(host: Host) -> bytes:
 
 
 @lru_cache(maxsize=4096)
-def is_ipv6(host: Host) -> bool:
-    """Whether the address of a host takes 16 bytes."""
-    return len(packed_host(host)) != _IPV4_BYTES
+def host_field(host: Host) -> bytes:
+    """The address and the port of a host as a record has them."""
+    return packed_host(host) + host[1].to_bytes(_PORT_BYTES, "big", signed=True)

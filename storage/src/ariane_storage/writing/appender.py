@@ -13,9 +13,9 @@ from ariane_storage.errors import StoreFull
 from ariane_storage.layout import DISK_SECTOR_BYTES
 from ariane_storage.log.records.fields import Int64s
 from ariane_storage.parts import StoreParts
-from ariane_storage.queues.consume_queue import ConsumeQueue, end_offsets
+from ariane_storage.queues.consume_queue import next_offsets
 from ariane_storage.queues.record_rows import delay_of
-from ariane_storage.writing.append import Appended, OwnedFields, Places
+from ariane_storage.writing.append import IPV4_FIELD_BYTES, Appended, Places, host_field
 from ariane_storage.writing.few_records import FewRecords
 from ariane_storage.writing.packed_records import PackedRecords, wide_records
 from ariane_storage.writing.property_check import Sequences
@@ -30,6 +30,9 @@ class Appender:
 
     def __init__(self, parts: StoreParts) -> None:
         self._parts = parts
+        config = parts.config
+        self._limits = TableLimits(config.record_bytes_max, parts.log.size_max)
+        self._store_field = host_field(config.store_host)
         self._folder = CrcFolder()
         self._drafts = _DraftMemory()
 
@@ -42,80 +45,63 @@ class Appender:
     ) -> Appended:
         """Append a table; see ``Store.append``."""
         parts = self._parts
-        owned = self._owned(born_host)
-        stamp = owned.store_timestamp_ms
-        records = self._checked(table, owned, sequences)
-        if parts.index.pending_keys > parts.config.index_backlog_keys:
-            # Before any write: the disk may be full.
-            parts.guard.watch(parts.index.file_some)
-        queues = parts.queues.find_or_make_all(table.topics, queue_ids)
-        size = records.size_bytes
-        segment, position = parts.guard.watch(lambda: parts.log.reserve(size))
-        begin = segment.start + position
-        firsts = _first_queue_offsets(queues, table.counts)
-        sector_place = position % DISK_SECTOR_BYTES
-        draft = self._drafts.of(sector_place + size)
-        records.place(draft, sector_place, owned, Places(begin, queue_ids, firsts))
-        parts.guard.watch(lambda: segment.write(position, draft[sector_place:]))
-        starts, edges = records.offsets(begin), records.edges(begin)
-        entries = records.entries(begin, self._other_codes(table, queue_ids[0], stamp))
-        parts.queues.append_all(queues, entries, edges[1:])
-        parts.index.add_of(table.key_hashes, table.key_counts, starts, stamp)
-        parts.store_timestamp_ms = stamp
-        parts.log.advance(begin + size)
-        return Appended(firsts, table.counts, edges, stamp, starts)
-
-    def _owned(self, born_host: Host) -> OwnedFields:
-        """The broker's fields for records that are appended now, if the store accepts any."""
-        parts = self._parts
         parts.check_open()
         parts.guard.check()
         if parts.full_reason:
             raise StoreFull(parts.files.root, parts.full_reason)
         # The clock may go back; timestamps in the log do not.
         stamp = max(parts.clock.now_ms(), parts.store_timestamp_ms)
-        return OwnedFields(born_host, parts.config.store_host, stamp)
+        born_field = host_field(born_host)
+        hosts = born_field + stamp.to_bytes(8, "big") + self._store_field
+        records = self._checked(table, sequences, born_field, hosts)
+        size = len(records.records)
+        try:
+            if parts.index.pending_keys > parts.config.index_backlog_keys:
+                # Before any write: the disk may be full.
+                parts.index.file_some()
+            queues = parts.queues.find_or_make_all(table.topics, queue_ids)
+            segment, position = parts.log.reserve(size)
+            begin = segment.start + position
+            firsts = next_offsets(queues, table.counts)
+            other_codes = None
+            if table.topics[0] in PARKED_TOPICS:
+                other_codes = self._other_codes(table, queue_ids[0], stamp)
+            sector_place = position % DISK_SECTOR_BYTES
+            draft = self._drafts.of(sector_place + size)
+            places = Places(begin, queue_ids, firsts, other_codes)
+            starts, edges, entries = records.place(draft, sector_place, hosts, places)
+            segment.write(position, draft[sector_place:])
+        except OSError as error:
+            raise parts.guard.poison(error) from error
+        parts.queues.append_all(queues, entries, edges[1:])
+        parts.index.add_of(table.key_hashes, table.key_counts, starts, stamp)
+        parts.store_timestamp_ms = stamp
+        parts.log.write_offset = begin + size
+        return Appended(firsts, table.counts, edges, stamp, starts)
 
     def _checked(
-        self, table: RecordTable, owned: OwnedFields, sequences: Sequences
+        self, table: RecordTable, sequences: Sequences, born_field: bytes, hosts: bytes
     ) -> FewRecords | PackedRecords:
         """The records of a table in the form to write, if the table is valid."""
-        config, table_bytes_max = self._parts.config, self._parts.log.size_max
-        limits = TableLimits(config.record_bytes_max, table_bytes_max, config.checksum)
-        wide = owned.has_ipv6_host
-        few = None if wide else FewRecords.of(table, limits, sequences)
+        limits = self._limits
+        is_wide = len(born_field) + len(self._store_field) > 2 * IPV4_FIELD_BYTES
+        few = None if is_wide else FewRecords.of(table, limits, sequences)
         if few is not None:
             return few
-        checked = check_table(table, limits, sequences=sequences, folder=self._folder)
-        if wide:
-            return wide_records(table, checked, owned, table_bytes_max)
-        return PackedRecords.of(table, checked)
+        records = check_table(table, limits, sequences=sequences, folder=self._folder)
+        return (
+            wide_records(records, born_field, hosts, limits.table_bytes_max) if is_wide else records
+        )
 
     def _other_codes(self, table: RecordTable, queue_id: int, stamp: int) -> Int64s | int | None:
-        """What the queue of a table of one row has in the place of the codes of its tags."""
-        topic = table.topics[0]
-        if topic not in PARKED_TOPICS:
-            return None
-        if topic == TIMER_TOPIC:
+        """What the queue of parked records has in the place of the codes of their tags."""
+        if table.topics[0] == TIMER_TOPIC:
             return table.delivery_times_ms
         # Entries of the delay topic have the delivery time; the queue number gives the level. The
         # stamp, which never goes back, may be ahead of the clock that delivers.
         return min(stamp, self._parts.clock.now_ms()) + delay_of(
             queue_id + 1, self._parts.config.delay_levels_ms
         )
-
-
-def _first_queue_offsets(queues: list[ConsumeQueue], counts: Sequence[int]) -> list[int]:
-    """Queue offset of the first record of each row; some may be for the same queue."""
-    ends = end_offsets(queues)
-    if len(queues) == 1 or len(set(queues)) == len(queues):
-        return ends
-    firsts = []
-    next_offsets = dict(zip(queues, ends, strict=True))
-    for queue, count in zip(queues, counts, strict=True):
-        firsts.append(next_offsets[queue])
-        next_offsets[queue] += count
-    return firsts
 
 
 class _DraftMemory:

@@ -49,9 +49,8 @@ def check_properties(
     stride: int,
     lengths: int | Int64s,
     *,
-    needs_checksums: bool,
     sequences: Sequences,
-) -> bool:
+) -> None:
     """Check the properties of all records.
 
     Args:
@@ -59,34 +58,25 @@ def check_properties(
         ends: The end of each.
         stride: Their common size, except that of the first; 0 if sizes differ.
         lengths: Bytes of the properties of each, or of all.
-        needs_checksums: Whether records without room for their checksum are refused.
         sequences: What the first record of each row must say.
-
-    Returns:
-        Whether every record has room for its checksum.
 
     Raises:
         BlockRejected: Some are not valid.
     """
-    has_checksums = _check_reserved(table, ends, stride, lengths, is_required=needs_checksums)
+    _check_reserved(table, ends, stride, lengths)
     encoded = _joined_properties(table.records, ends, stride, lengths)
     if len(table) > 1:
-        if not has_checksums:
-            raise BlockRejected("no room for the checksums of records of several rows")
         _check_sequences_of_rows(table, encoded, ends - lengths, sequences)
-    elif has_checksums and says_later_sequence(encoded):
+    elif says_later_sequence(encoded):
         raise BlockRejected("a producer sequence elsewhere than at the beginning of the batch")
     elif sequences is not None and not says_sequence(table.records, sequences[0], table.count):
         raise BlockRejected("its producer sequence is not that of the batch", 0)
     # The checksum between two records is ASCII: no character spans two records.
-    if not (encoded.isascii() or (has_checksums and is_text(encoded))) or (
-        not table.forwarded and properties_hold_control_character(encoded)
-    ):
+    if not is_text(encoded) or (not table.forwarded and properties_hold_control_character(encoded)):
         _explain_properties(table, ends, lengths)
     codes = tag_codes_of(encoded, lengths, len(ends))
     if codes.tobytes() != table.tag_codes.astype(np.int32, copy=False).tobytes():
         require(codes == table.tag_codes, "its tag code is not that of its tag")
-    return has_checksums
 
 
 def _check_sequences_of_rows(
@@ -124,35 +114,21 @@ def _check_sequences_of_rows(
         raise BlockRejected("a row says another producer sequence than its own")
 
 
-def _check_reserved(
-    table: RecordTable,
-    ends: Int64s,
-    stride: int,
-    properties_lengths: int | Int64s,
-    *,
-    is_required: bool,
-) -> bool:
-    """Whether each record ends with the checksum property; all of them do, or none."""
-    places = ends - CRC_PROPERTY_BYTES
+def _check_reserved(table: RecordTable, ends: Int64s, stride: int, lengths: int | Int64s) -> None:
+    """Check that each record ends with room for its checksum."""
     # Every record is longer than the property, so its last bytes can always be read.
+    places = ends - CRC_PROPERTY_BYTES
     last = FieldColumn(table.records, f"V{CRC_PROPERTY_BYTES}", places, stride).get()
-    lengths = properties_lengths
-    least = lengths if isinstance(lengths, int) else int(lengths.min())
-    if least >= CRC_PROPERTY_BYTES and last.tobytes() == EMPTY_CRC_PROPERTY * len(ends):
-        return True
-    has_room = np.broadcast_to(np.asarray(properties_lengths) >= CRC_PROPERTY_BYTES, (len(ends),))
+    has_room = np.broadcast_to(np.asarray(lengths) >= CRC_PROPERTY_BYTES, (len(ends),))
+    if bool(has_room.all()) and last.tobytes() == EMPTY_CRC_PROPERTY * len(ends):
+        return
     prefix_bytes = len(CRC_PROPERTY_PREFIX)
     parts = last.view([("prefix", f"V{prefix_bytes}"), ("digits", "V10"), ("end", "u1")])
     reserved = has_room & (parts["prefix"] == _PREFIX) & (parts["end"] == _VALUE_END)
-    if is_required:
-        require(reserved, "no room for its checksum at its end")
+    require(reserved, "no room for its checksum at its end")
     if trusted_sums(table) is not None:
         empty = last == np.frombuffer(EMPTY_CRC_PROPERTY, last.dtype)
-        require(empty & has_room, "the digits of its checksum are not zero")
-    if bool(reserved.all()):
-        return True
-    require(~reserved, "some records have room for their checksum and some have not")
-    return False
+        require(empty, "the digits of its checksum are not zero")
 
 
 def _explain_properties(table: RecordTable, ends: Int64s, lengths: int | Int64s) -> None:
@@ -183,11 +159,9 @@ def _joined_properties(
 ) -> bytes:
     """The properties of all records, back to back."""
     if isinstance(lengths, int):
-        if not lengths:
-            return b""
         return FieldColumn(records, f"V{lengths}", ends - lengths, stride).get().tobytes()
     length = int(lengths[-1])
-    if length and bool((lengths[1:] == length).all()):
+    if bool((lengths[1:] == length).all()):
         # As in a batch of an idempotent producer: the first record has the sequence.
         rest = FieldColumn(records, f"V{length}", ends[1:] - length, stride).get().tobytes()
         return bytes(records[int(ends[0] - lengths[0]) : int(ends[0])]) + rest

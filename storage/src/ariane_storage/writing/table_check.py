@@ -3,8 +3,7 @@
 The table is from the network, and nothing in it is trusted: every length is checked before its use,
 and every column is compared with the records.
 
-Most tables are valid, so each check first tests all records at once; only a table that fails is
-checked field by field, to find the fault and the record.
+Each check is one of all records at once; only where it fails, the record is looked for.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from ariane_record.names import DELAY_TOPIC, TIMER_TOPIC
 from ariane_record.single.counted_topic import counted_topic
 from ariane_storage.errors import BlockRejected
 from ariane_storage.log.records.fields import ByteBuffer, FieldColumn, Int64s
-from ariane_storage.writing.header_bits import HeaderBits
+from ariane_storage.writing.packed_records import PackedRecords
 from ariane_storage.writing.property_check import Sequences, check_properties, require
 from ariane_storage.writing.record_crcs import check_record_crcs, trusted_sums
 
@@ -65,23 +64,6 @@ _OWNED_FIELDS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class CheckedTable:
-    """The places of the records of a valid table."""
-
-    starts: Int64s
-    """Byte position of each record in the table."""
-    ends: Int64s
-    """The end of each record."""
-    stride: int
-    """The common size of all records except the first, which has the sequence of its batch and may
-    be longer; 0 if sizes differ."""
-    has_checksums: bool
-    """Whether every record ends with room for its checksum."""
-    headers: NDArray[np.void]
-    """``layout.HEADER`` of each record: a copy, for its owner to change."""
-
-
-@dataclass(frozen=True, slots=True)
 class TableLimits:
     """The limits of a store for tables."""
 
@@ -89,8 +71,6 @@ class TableLimits:
     """Largest record."""
     table_bytes_max: int
     """Largest table, which must fit into a segment."""
-    checksum: bool
-    """Whether records without room for their checksum are refused."""
 
 
 def check_table(
@@ -99,8 +79,8 @@ def check_table(
     *,
     sequences: Sequences = None,
     folder: CrcFolder | None = None,
-) -> CheckedTable:
-    """Check a table.
+) -> PackedRecords:
+    """Check a table; return its records, ready to be written for hosts with IPv4.
 
     Args:
         table: Records and columns as a producer sent them.
@@ -118,42 +98,29 @@ def check_table(
         raise BlockRejected("its checksum differs: damaged on the way")
     magics, topics = zip(*map(counted_topic, table.topics), strict=True)
     headers = _headers(records, starts, stride)
-    bits = HeaderBits.of(headers)
-    if not _are_headers_sound(table, headers, bits, magics, stride):
-        _explain_headers(table, headers, magics)
-    body_lengths = _body_lengths(headers, bits)
-    lengths = _check_lengths(table, starts, ends, stride, body_lengths, topics)
-    has_checksums = check_properties(
-        table, ends, stride, lengths, needs_checksums=limits.checksum, sequences=sequences
-    )
-    checked = CheckedTable(starts, ends, stride, has_checksums, headers)
+    _check_headers(table, headers, magics)
+    lengths = _check_lengths(table, starts, ends, stride, headers["body_length"], topics)
+    check_properties(table, ends, stride, lengths, sequences=sequences)
     sums = trusted_sums(table)
     if sums is not None:
         check_record_crcs(table, sums, starts, ends, stride, folder or CrcFolder())
-    if sums is not None or len(table) > 1:
-        _check_some_bodies(table, checked)
-    else:
-        _check_bodies(table, checked)
-    return checked
+    are_some = sums is not None or len(table) > 1
+    chosen = spot_checks(table.count, table.crc32) if are_some else range(table.count)
+    _check_bodies(records, headers, starts, chosen)
+    return PackedRecords(table, records, starts, ends, stride, headers, sums)
 
 
-def _check_bodies(table: RecordTable, checked: CheckedTable) -> None:
-    """Compare all bodies with their checksums: one call for each."""
-    begins = checked.starts + HEADER_BYTES
-    ends = begins + checked.headers["body_length"]
-    sums = range_crcs(memoryview(table.records), begins, ends) & np.uint32(CRC_MASK)
-    require(checked.headers["body_crc"] == sums, _BODY_DIFFERS)
-
-
-def _check_some_bodies(table: RecordTable, checked: CheckedTable) -> None:
-    """Compare some bodies."""
-    view = memoryview(table.records)
-    for position in spot_checks(table.count, table.crc32):
-        header = checked.headers[position]
-        body = int(checked.starts[position]) + HEADER_BYTES
-        found = crc32(view[body : body + int(header["body_length"])])
-        if found & CRC_MASK != header["body_crc"]:
-            raise BlockRejected(_BODY_DIFFERS, position)
+def _check_bodies(
+    records: ByteBuffer, headers: NDArray[np.void], starts: Int64s, chosen: range
+) -> None:
+    """Compare the chosen bodies with their checksums: one call for each."""
+    of_chosen = slice(chosen.start, chosen.stop, chosen.step)
+    begins = starts[of_chosen] + HEADER_BYTES
+    ends = begins + headers["body_length"][of_chosen]
+    sums = range_crcs(memoryview(records), begins, ends) & np.uint32(CRC_MASK)
+    right = headers["body_crc"][of_chosen] == sums
+    if not right.all():
+        raise BlockRejected(_BODY_DIFFERS, chosen[int(np.argmin(right))])
 
 
 def spot_checks(count: int, crc: int) -> range:
@@ -216,41 +183,12 @@ def _headers(records: ByteBuffer, starts: Int64s, stride: int) -> NDArray[np.voi
     return (raw if raw.flags.owndata else raw.copy()).view(HEADER)
 
 
-def _are_headers_sound(
-    table: RecordTable,
-    headers: NDArray[np.void],
-    bits: HeaderBits,
-    magics: Sequence[int],
-    stride: int,
-) -> bool:
-    """Whether all headers are valid."""
-    if stride == int(table.sizes[0]):
-        if not bits.is_everywhere("size", stride):
-            return False
-    elif not bool((headers["size"] == table.sizes).all()):
-        return False
-    return (
-        _are_magics_sound(table, headers, bits, magics)
-        and not bits.in_any["system_flag"] & ~ALLOWED_FLAGS
-        and bits.in_any["born_timestamp"] >= 0
-        and bits.in_any["body_length"] >= 0
-        and (table.forwarded or not (bits.in_any["attempts"] or bits.in_any["half_offset"]))
-        and (trusted_sums(table) is None or not any(bits.in_any[name] for name in _OWNED_FIELDS))
-    )
-
-
-def _are_magics_sound(
-    table: RecordTable, headers: NDArray[np.void], bits: HeaderBits, magics: Sequence[int]
-) -> bool:
-    if magics.count(magics[0]) == len(magics):
-        return bits.is_everywhere("magic", magics[0])
-    return bool((headers["magic"] == np.repeat(magics, table.counts)).all())
-
-
-def _explain_headers(table: RecordTable, headers: NDArray[np.void], magics: Sequence[int]) -> None:
-    """Reject the table because of the first invalid header, with the reason."""
+def _check_headers(table: RecordTable, headers: NDArray[np.void], magics: Sequence[int]) -> None:
+    """Check the fields of all headers but the checksums of bodies."""
+    is_one = magics.count(magics[0]) == len(magics)
+    magic = magics[0] if is_one else np.repeat(magics, table.counts)
     require(headers["size"] == table.sizes, "its size is not that of its column")
-    require(headers["magic"] == np.repeat(magics, table.counts), "wrong magic code")
+    require(headers["magic"] == magic, "wrong magic code")
     require(headers["system_flag"] & ~ALLOWED_FLAGS == 0, "system flag not allowed")
     require(headers["body_length"] >= 0, _LENGTHS_WRONG)
     require(headers["born_timestamp"] >= 0, "born before the epoch")
@@ -262,75 +200,36 @@ def _explain_headers(table: RecordTable, headers: NDArray[np.void], magics: Sequ
             require(headers[name] == 0, f"{name} is the broker's to fill in, and not zero")
 
 
-def _body_lengths(headers: NDArray[np.void], bits: HeaderBits) -> int | Int64s:
-    """The common length of all bodies, or the length of each."""
-    length = bits.in_any["body_length"]
-    if bits.is_everywhere("body_length", length):
-        return length
-    lengths: Int64s = headers["body_length"].astype(np.int64)
-    return lengths
-
-
 def _check_lengths(  # noqa: PLR0917 - the places of one table.
     table: RecordTable,
     starts: Int64s,
     ends: Int64s,
     stride: int,
-    body_lengths: int | Int64s,
+    body_lengths: NDArray[np.int32],
     topics: Sequence[bytes],
 ) -> int | Int64s:
     """Check that topics and properties fill the rest of records; return the properties' lengths."""
     of_one_topic = topics.count(topics[0]) == len(topics)
-    if of_one_topic and stride and isinstance(body_lengths, int):
-        lengths = _even_lengths(table.records, starts, ends, stride, body_lengths, topics[0])
-        if lengths is not None:
-            return lengths
     widths: int | Int64s = len(topics[0])
     if not of_one_topic:
         widths = np.fromiter(map(len, topics), np.int64, len(topics)).repeat(table.counts)
+    if not (of_one_topic and bool((body_lengths == body_lengths[0]).all())):
+        stride = 0
     topic_starts = starts + HEADER_BYTES + body_lengths
     topic_ends = topic_starts + widths
     found: Int64s = ends - topic_ends - _LENGTH_BYTES
     require(found >= 0, _LENGTHS_WRONG)
     if of_one_topic:
-        texts = FieldColumn(table.records, f"V{widths}", topic_starts, 0).get()
+        texts = FieldColumn(table.records, f"V{widths}", topic_starts, stride).get()
         if texts.tobytes() != topics[0] * len(ends):
             require(texts == np.frombuffer(topics[0], texts.dtype), _TOPIC_DIFFERS)
     else:
         _check_topics(table, topic_starts, widths, topics)
-    stated = FieldColumn(table.records, ">u2", topic_ends, 0).get()
+    stated = FieldColumn(table.records, ">u2", topic_ends, stride).get()
     require(stated == found, _LENGTHS_WRONG)
     require(found <= PROPERTIES_BYTES_MAX, "properties larger than the format can say")
     same = int(found[0])
     return same if bool((found == same).all()) else found
-
-
-def _even_lengths(  # noqa: PLR0917 - the places of one table.
-    records: ByteBuffer,
-    starts: Int64s,
-    ends: Int64s,
-    stride: int,
-    body_length: int,
-    topic: bytes,
-) -> int | Int64s | None:
-    """The properties' lengths of records of one form; None if something does not fit.
-
-    Topic and length of the properties are the same bytes in every record but the first.
-    """
-    place, width = HEADER_BYTES + body_length, len(topic) + _LENGTH_BYTES
-    later = stride - place - width
-    first = int(ends[0]) - place - width
-    if min(first, later) < 0 or max(first, later) > PROPERTIES_BYTES_MAX:
-        return None
-    shape = FieldColumn(records, f"V{width}", starts + place, stride).get().tobytes()
-    expected = [topic + length.to_bytes(_LENGTH_BYTES, "big") for length in (first, later)]
-    if shape != expected[0] + expected[1] * (len(starts) - 1):
-        return None
-    if first == later:
-        return later
-    lengths = np.full(len(starts), later, np.int64)
-    lengths[0] = first
-    return lengths
 
 
 def _check_topics(

@@ -108,7 +108,7 @@ def delay_room(environment: Environment, state: StateRoom, log: LogRoom) -> Dela
 def table_check(settings: BrokerSettings) -> Callable[[RecordTable], object]:
     """Make a function that raises for tables that the store would refuse; it writes nothing."""
     config = settings.store_config()
-    limits = TableLimits(config.record_bytes_max, config.segment_bytes, config.checksum)
+    limits = TableLimits(config.record_bytes_max, config.segment_bytes)
 
     def check(table: RecordTable) -> None:
         if FewRecords.of(table, limits) is None:

@@ -18,6 +18,7 @@ The caller then waits for the promise for all before ``next_commit_log_offset``.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import Final, Protocol, TypeAlias
 
 from ariane_broker.log.cold_reads import ColdReads
@@ -37,6 +38,8 @@ from ariane_storage.writing.append import Appended
 
 SYSTEM_QUEUE_ID: Final = 0
 """The only queue that most topics of the system have."""
+
+_queue_id_of: Final[Callable[[QueueKey], int]] = itemgetter(1)
 
 Listener: TypeAlias = Callable[[RecordTable, int, Appended], None]
 """Called with a table of one row, its queue id, and its place."""
@@ -136,10 +139,9 @@ class BrokerLog:
         if replicas is not None:
             replicas.check()
         begin = self._monotonic()
-        queue_ids = [queue_id for _, queue_id in queues]
         try:
             appended = self.store.append(
-                table, *queue_ids, born_host=born_host, sequences=sequences
+                table, *map(_queue_id_of, queues), born_host=born_host, sequences=sequences
             )
         except StoreFull as error:
             self._keeping.refused(error.reason)
@@ -148,7 +150,7 @@ class BrokerLog:
         if streams is not None:
             self._sequences.remember_all(streams, appended)
         self._statistics.count_append(
-            appended.count,
+            len(appended.starts),
             edges[-1] - edges[0],
             self._monotonic() - begin,
             batch_count=len(queues),

@@ -39,11 +39,11 @@ from ariane_broker.log.derived.snapshots import Document, SnapshotState
 from ariane_broker.queue_key import QueueKey
 from ariane_record import ProducerSequence
 from ariane_storage.log.scan import Stretch
+from ariane_storage.log.sequenced_batches import SequencedBatch, sequenced_batches
 from ariane_storage.writing.append import Appended
-from ariane_storage.writing.sequenced_batches import SequencedBatch, sequenced_batches
 
 _stored_batch: Final[Callable[[tuple[int, ...]], StoredBatch]] = partial(tuple.__new__, StoredBatch)
-_stream: Final[Callable[[tuple[int, tuple[StoredBatch, ...], str]], Stream]] = partial(
+_stream: Final[Callable[[tuple[int, tuple[StoredBatch, ...], str | None]], Stream]] = partial(
     tuple.__new__, Stream
 )
 _first_of: Final[Callable[[ProducerSequence], int]] = itemgetter(2)
@@ -148,41 +148,56 @@ class ProducerSequences(SnapshotState):
 
         One that does not is for ``duplicate_of`` to decide.
         """
-        chosen = [sequence for sequence in sequences if sequence is not None]
-        if not chosen:
-            return NextBatches(sequences, chosen, [], [])
-        if len(chosen) < len(sequences):
-            queues = list(compress(queues, [sequence is not None for sequence in sequences]))
-        keys: list[StreamKey] = [
-            (sequence[0], *queue) for sequence, queue in zip(chosen, queues, strict=True)
-        ]
-        if len(keys) > 1 and len(set(keys)) < len(keys):
-            return None
+        chosen: list[ProducerSequence] = []
+        keys: list[StreamKey] = []
+        streams: list[Stream] = []
         since_ms = self.matters_since_ms
-        streams = []
-        for key, sequence in zip(keys, chosen, strict=True):
+        for queue, sequence in zip(queues, sequences, strict=True):
+            if sequence is None:
+                continue
+            producer_id, epoch, first = sequence
+            key = producer_id, *queue
             stream = self._streams.get(key)
-            _, epoch, first = sequence
+            is_next = False
             if stream is not None:
                 last_epoch, batches, _ = stream
                 last_first, count, _, _, _, stamp = batches[-1]
-                if epoch == last_epoch and first == last_first + count and stamp >= since_ms:
-                    streams.append(stream)
-                    continue
-                if epoch <= last_epoch and stamp >= since_ms:
+                if stamp >= since_ms:
+                    is_next = epoch == last_epoch and first == last_first + count
+                    if epoch <= last_epoch and not is_next:
+                        return None
+            if stream is None or not is_next:
+                if first:
                     return None
-            if first:
-                return None
-            streams.append(Stream(epoch, ()))
+                stream = Stream(epoch, ())
+            chosen.append(sequence)
+            keys.append(key)
+            streams.append(stream)
+        if len(keys) > 1 and len(set(keys)) < len(keys):
+            return None
         return NextBatches(sequences, chosen, keys, streams)
 
-    def remember(self, queue: QueueKey, sequence: ProducerSequence, batch: StoredBatch) -> None:
-        """Note a stored batch that ``duplicate_of`` has let pass."""
+    def remember(
+        self,
+        queue: QueueKey,
+        sequence: ProducerSequence,
+        batch: StoredBatch,
+        *,
+        by_caller: bool = True,
+    ) -> None:
+        """Note a stored batch that ``duplicate_of`` has let pass.
+
+        Args:
+            queue: The batch's queue.
+            sequence: The batch's sequence.
+            batch: The batch.
+            by_caller: Whether the present call has brought it; else it is not known who did.
+        """
         key = (sequence.producer_id, *queue)
         stream = self._streams.get(key)
         if stream is None or stream.epoch != sequence.epoch:
             stream = Stream(sequence.epoch, ())
-        self._note((key,), (stream,), (batch,))
+        self._note((key,), (stream,), (batch,), user=self._user() if by_caller else None)
 
     def remember_all(self, batches: NextBatches, appended: Appended) -> None:
         """Note batches that ``find_next`` has let pass, where they were stored.
@@ -196,7 +211,7 @@ class ProducerSequences(SnapshotState):
             (first,), (record_count,) = appended.first_queue_offsets, appended.counts
             stamp = appended.store_timestamp_ms
             batch = batches.sequences[0][2], record_count, first, *edges, stamp
-            self._note(batches.keys, batches.streams, (_stored_batch(batch),))
+            self._note_of_call(batches, (_stored_batch(batch),))
             return
         stamps: Sequence[int] = [appended.store_timestamp_ms] * count
         columns: Sequence[Sequence[int]] = (
@@ -210,18 +225,38 @@ class ProducerSequences(SnapshotState):
             is_numbered = [sequence is not None for sequence in batches.of_each]
             columns = [list(compress(each, is_numbered)) for each in columns]
         rows = map(_stored_batch, zip(map(_first_of, batches.sequences), *columns, strict=True))
-        self._note(batches.keys, batches.streams, rows)
+        self._note_of_call(batches, rows)
+
+    def _note_of_call(self, batches: NextBatches, rows: Iterable[StoredBatch]) -> None:
+        """Note stored batches of the present call."""
+        # Who calls is asked for once for each stream: the answer costs as much as all the rest.
+        are_known = all([stream[2] is not None for stream in batches.streams])  # noqa: C419 - quick.
+        self._note(batches.keys, batches.streams, rows, user=None if are_known else self._user())
 
     def _note(
-        self, keys: Sequence[StreamKey], streams: Sequence[Stream], rows: Iterable[StoredBatch]
+        self,
+        keys: Sequence[StreamKey],
+        streams: Sequence[Stream],
+        rows: Iterable[StoredBatch],
+        *,
+        user: str | None,
     ) -> None:
-        """Note stored batches of streams, which are the last ones used now."""
-        known, pop, caller = self._streams, self._streams.pop, self._user()
-        for key, (epoch, batches, user), row in zip(keys, streams, rows, strict=True):
+        """Note stored batches of streams, which are the last ones used now.
+
+        Args:
+            keys: Of the streams.
+            streams: As they were.
+            rows: The last batch of each.
+            user: Who has begun those of which that was not asked.
+        """
+        known, pop = self._streams, self._streams.pop
+        for key, (epoch, batches, owner), row in zip(keys, streams, rows, strict=True):
             pop(key, None)
-            known[key] = _stream((epoch, (*batches[1 - BATCHES_KEPT :], row), user or caller))
+            now = user if owner is None else owner
+            known[key] = _stream((epoch, (*batches[1 - BATCHES_KEPT :], row), now))
         self.change_count += len(keys)
-        self._make_room()
+        if len(known) > self._stream_count_max:
+            self._make_room()
 
     def replay(self, stretch: Stretch) -> None:
         """Note the batches in a stretch of the log."""
@@ -252,7 +287,7 @@ class ProducerSequences(SnapshotState):
                 return
             if stream.batches[-1].next_sequence != batch.first_sequence:
                 del self._streams[(sequence.producer_id, *queue)]
-        self.remember(queue, sequence, batch)
+        self.remember(queue, sequence, batch, by_caller=False)
 
     def forget_expired(self) -> Iterator[None]:
         """Forget the streams that were not used for long; yields once for each."""
@@ -289,7 +324,10 @@ class ProducerSequences(SnapshotState):
 
         def contents() -> dict[str, Any]:
             return {
-                "streams": [[*key, *stream] for key, stream in streams.items()],
+                "streams": [
+                    [*key, epoch, batches, user or ""]
+                    for key, (epoch, batches, user) in streams.items()
+                ],
                 "crowdedOut": list(crowded_out_ms.items()),
             }
 
@@ -302,15 +340,13 @@ class ProducerSequences(SnapshotState):
             batches = tuple(starmap(StoredBatch, (map(int, row) for row in rows)))
             if not batches:
                 raise ValueError("a stream without batches")
-            stream = Stream(int(epoch), batches, str(user))
+            stream = Stream(int(epoch), batches, str(user) or None)
             streams[int(producer_id), str(topic), int(queue_id)] = stream
         crowded_out = {str(topic): int(used_ms) for topic, used_ms in contents["crowdedOut"]}
         self._streams, self._crowded_out_ms = streams, crowded_out
 
     def _make_room(self) -> None:
         """Forget streams, of those who have most first."""
-        if len(self._streams) <= self._stream_count_max:
-            return
         keys = list(self._streams)
         owners = list(map(owner_of, keys, self._streams.values()))
         for place in outgoing(owners, self._stream_count_max):

@@ -42,8 +42,8 @@ class Stream(NamedTuple):
     """The epoch of the batches."""
     batches: tuple[StoredBatch, ...]
     """The last batches, oldest first; none if it has not begun."""
-    user: str = ""
-    """Who began it; empty if that is not known."""
+    user: str | None = None
+    """Who began it; empty for nobody known, None if that was not asked yet."""
 
     @property
     def last_used_ms(self) -> int:

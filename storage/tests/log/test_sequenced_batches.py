@@ -10,8 +10,8 @@ import pytest
 from ariane_record import BlockEncoder, ProducerSequence
 from ariane_record.checksums.checksum import crc32
 from ariane_storage import BlockRejected, DamageReason
+from ariane_storage.log.sequenced_batches import sequenced_batches
 from ariane_storage.testing import block_of
-from ariane_storage.writing.sequenced_batches import sequenced_batches
 
 
 def batch_of(first, bodies, *, topic="flights", producer_id=7):
