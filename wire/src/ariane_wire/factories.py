@@ -25,6 +25,7 @@ from ariane_wire.transport.tls import Credentials, checked
 
 if TYPE_CHECKING:
     from ariane_wire.server.server import Server
+    from ariane_wire.server.serving import Around
     from ariane_wire.transport.ports import Ports
 
 
@@ -37,6 +38,7 @@ def server(
     compression: grpc.Compression | None = None,
     ports: Ports | None = None,
     chance: Random | None = None,
+    around: Around | None = None,
 ) -> Server:
     """Make a server; see ``grpc.aio.server``.
 
@@ -51,6 +53,9 @@ def server(
         compression: Of responses, where the client takes it.
         ports: Where it listens; None for the ports of this machine.
         chance: For the ends of connections that have reached their age.
+        around: Is given each method and its handler once, and returns the handler to call: unlike
+            an interceptor, it is nothing that each call passes through. For methods that are not of
+            a service it is asked at each call; it is given None if there is no handler.
 
     Raises:
         ValueError: An option or interceptor is none.
@@ -66,6 +71,7 @@ def server(
         compression=compression,
         ports=ports or MachinePorts(),
         chance=chance or Random(),  # noqa: S311 - spreads the ends of connections.
+        around=around,
     )
 
 

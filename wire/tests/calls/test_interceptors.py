@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextvars import ContextVar
+
 import grpc
 import pytest
 from grpc import StatusCode, aio
@@ -148,6 +150,48 @@ async def test_servers(serving):
     assert new == b"new hi"
     assert many == [b"q0", b"q1", b"q2"]
     assert unknown.value.code() is StatusCode.UNIMPLEMENTED
+
+
+async def test_handlers_are_put_around_once_for_each_method():
+    """Unlike an interceptor, what is around a method costs its calls nothing."""
+    asked = []
+
+    def around(method, handler):
+        asked.append(method)
+        if handler is None:
+            return grpc.unary_unary_rpc_method_handler(lambda request, context: b"nobody has it")
+        return grpc.unary_unary_rpc_method_handler(
+            lambda request, context: b"around " + handler.unary_unary(request, context)
+        )
+
+    server = ariane_wire.server(around=around)
+    plain = grpc.unary_unary_rpc_method_handler(lambda request, context: request)
+    server.add_registered_method_handlers("test.Echo", {"Echo": plain})
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    async with ariane_wire.insecure_channel(f"127.0.0.1:{port}") as channel:
+        echoes = [await channel.unary_unary("/test.Echo/Echo")(b"hi") for _ in range(3)]
+        unknown = await channel.unary_unary("/test.Echo/None")(b"hi")
+    await server.stop(None)
+    assert echoes == [b"around hi"] * 3
+    assert unknown == b"nobody has it"
+    assert asked == ["/test.Echo/Echo", "/test.Echo/None"]
+
+
+async def test_a_handler_that_answers_at_once_has_a_context_of_its_own(serving):
+    """What it sets, no other call sees, although no task was made for it."""
+    variable = ContextVar("variable", default=0)
+
+    def count(request, context):
+        variable.set(variable.get() + 1)
+        return b"%d" % variable.get()
+
+    async with (
+        serving({"Count": ("unary_unary", count)}) as address,
+        ariane_wire.insecure_channel(address) as channel,
+    ):
+        call = channel.unary_unary("/test.Echo/Count")
+        assert [await call(b"") for _ in range(3)] == [b"1"] * 3
 
 
 def test_what_is_no_interceptor():

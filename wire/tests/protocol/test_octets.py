@@ -31,14 +31,24 @@ def test_golden_frames():
 
 def test_golden_response():
     """A response as it has always been: clients in the field have seen these octets."""
-    head = replies.head_and_prefix(1, 2)
-    assert head.hex() == (
+    (octets,) = replies.whole(1, b"hi")
+    assert octets.hex() == (
         "00004e010400000001"
         "88000c636f6e74656e742d74797065106170706c69636174696f6e2f67727063"
         "0014677270632d6163636570742d656e636f64696e67176964656e746974792c206465666c6174652c20677a6970"
-        "000007000000000001" + "0000000002"
+        "000007000000000001"
+        "0000000002" + b"hi".hex() + "00000f0105000000010" + "00b677270632d7374617475730130"
     )
-    assert replies.ok_trailers(1).hex() == "00000f0105000000010" + "00b677270632d7374617475730130"
+
+
+def test_a_long_answer_has_the_same_octets_in_parts():
+    message = bytes(5_000)
+    parts = replies.whole(3, message)
+    assert len(parts) == 3
+    short = b"".join(replies.whole(3, b""))
+    joined = b"".join(parts)
+    assert joined[: len(parts[0]) - 14] == short[: len(parts[0]) - 14]  # The head.
+    assert joined.endswith(message + short[-len(parts[2]) :])
 
 
 def test_long_header_blocks_are_continued():

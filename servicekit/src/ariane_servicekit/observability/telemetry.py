@@ -96,12 +96,14 @@ class CallMetrics:
         self._is_read = is_read
         self._durations: dict[tuple[str, grpc.StatusCode], Durations] = {}
 
-    def begin(self) -> float:
-        """Return the start of a measurement, for ``end``."""
-        return perf_counter()
+    def end(self, begun_s: float, method: str, code: grpc.StatusCode) -> None:
+        """Record a call that has ended now.
 
-    def end(self, begin: float, method: str, code: grpc.StatusCode) -> None:
-        """Record a call that began then and ended now; ``method``: one of a bounded number."""
+        Args:
+            begun_s: When it began, by ``perf_counter``.
+            method: One of a bounded number.
+            code: Its status.
+        """
         if not self._is_read:
             return
         durations = self._durations.get((method, code))
@@ -112,4 +114,4 @@ class CallMetrics:
                 "rpc.system.name": "grpc",
             }
             durations = self._durations[method, code] = self.histogram.of(attributes)
-        durations.record(perf_counter() - begin)
+        durations.record(perf_counter() - begun_s)

@@ -52,8 +52,8 @@ class Admission:
         self._hosts.change_count_max(call_count_max)
         self._connection_share = connection_share(call_count_max)
 
-    def enter(self, call: Call) -> str:
-        """Count a call until ``leave``; return its peer.
+    def enter(self, call: Call) -> tuple[str, str]:
+        """Count a call until ``leave``; return its place, which is its peer and host.
 
         Raises:
             ServiceError: It is refused, and not counted.
@@ -63,7 +63,7 @@ class Admission:
         hosts = self._hosts
         if hosts.count >= hosts.count_max:
             raise _too_many(hosts.count_max, "calls are in work already")
-        peer = call.peer
+        peer = call.context.peer()
         of_peer = self._of_connection.get(peer, 0)
         if of_peer >= self._connection_share:
             raise _too_many(of_peer, "calls of this connection are in work already")
@@ -77,11 +77,12 @@ class Admission:
         if not hosts.enter(host):
             raise _too_many(hosts.taken_by(host), "calls of this host are in work already")
         self._of_connection[peer] = of_peer + 1
-        return peer
+        return peer, host
 
-    def leave(self, peer: str) -> None:
-        """A call of this peer is over."""
-        self._hosts.leave(host_of(peer))
+    def leave(self, place: tuple[str, str]) -> None:
+        """A call with this place is over."""
+        peer, host = place
+        self._hosts.leave(host)
         left = self._of_connection[peer] - 1
         if left:
             self._of_connection[peer] = left

@@ -31,25 +31,34 @@ _REQUEST_ID_RULE: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
 class Call:
-    """One RPC on its way through the server. A stream is one call."""
+    """One RPC on its way through the server. A stream is one call.
 
-    __slots__ = (
-        "_caller",
-        "_draw",
-        "_identify",
-        "_request_id",
-        "code",
-        "context",
-        "ended",
-        "gate",
-        "is_judged",
-        "long",
-        "meter",
-        "method",
-        "owing",
-        "refused_by",
-        "touched",
-    )
+    The defaults stand in the class, because most calls never change them.
+    """
+
+    code = grpc.StatusCode.OK
+    """Its status; set when it has failed."""
+    is_judged = False
+    """Whether its requests need rights: its caller is known, and the process not open."""
+    ended: ServiceError | None = None
+    """Why the process has ended it; None as long as it has not."""
+    long: Any = None
+    """Its place among the calls that last; None for a short call."""
+    touched = ""
+    """What it changes, for the log; empty if it changes nothing."""
+    gate: Any = None
+    """Judges its requests; None for a method outside of the contract."""
+    meter: Any = None
+    """What its user has used of its rates; None for a user without any."""
+    owing: tuple[Any, ...] = ()
+    """All meters that it was charged to: its answer waits for them."""
+    refused_by: tuple[Any, ...] = ()
+    """Quotas by which something of it was refused."""
+    place: tuple[str, str] | None = None
+    """Its peer and host, for which it is counted; None if it is not."""
+    begun_s = 0.0
+    """When it began, where durations are measured."""
+    _caller: Caller | None = None
 
     def __init__(
         self,
@@ -64,28 +73,9 @@ class Call:
         """Full name: ``/ariane.namesrv.v1.RouteService/GetRoute``."""
         self.context = context
         """The transport's end of it."""
-        self.code = grpc.StatusCode.OK
-        """Its status; set when it has failed."""
-        self.is_judged = False
-        """Whether its requests need rights: its caller is known, and the process not open."""
-        self.ended: ServiceError | None = None
-        """Why the process has ended it; None as long as it has not."""
-        self.long: Any = None
-        """Its place among the calls that last; None for a short call."""
-        self.touched = ""
-        """What it changes, for the log; empty if it changes nothing."""
-        self.gate: Any = None
-        """Judges its requests; None for a method outside of the contract."""
-        self.meter: Any = None
-        """What its user has used of its rates; None for a user without any."""
-        self.owing: tuple[Any, ...] = ()
-        """All meters that it was charged to: its answer waits for them."""
-        self.refused_by: tuple[Any, ...] = ()
-        """Quotas by which something of it was refused."""
         self._request_id = request_id
         self._draw = draw
         self._identify = identify
-        self._caller: Caller | None = None
 
     @property
     def request_id(self) -> str:
@@ -111,7 +101,7 @@ class Call:
         return self.context.peer()
 
 
-_CALL: ContextVar[Call | None] = ContextVar("ariane_call", default=None)
+_CALL: Final[ContextVar[Call | None]] = ContextVar("ariane_call", default=None)
 
 
 def current_call() -> Call | None:
@@ -126,7 +116,7 @@ def current_caller() -> Caller | None:
 
 
 def enter_call(call: Call) -> None:
-    """Set the call of the running task; gRPC starts a new task for each call."""
+    """Make what runs from now on in this context a part of a call."""
     _CALL.set(call)
 
 

@@ -6,16 +6,18 @@
                                                                   |
     answer  <--- metrics <--- status <----------------------- exception
 
-It wraps each method once, and treats unary calls and streams alike. All of it is one coroutine: a
-chain of stages would make as many for each call.
+It wraps each method once, and treats unary calls and streams alike. A call that its servicer
+answers at once passes without a coroutine; any other has one, where a chain of stages would have as
+many.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from inspect import isawaitable
+from time import perf_counter
 from types import MappingProxyType
 from typing import Any, TypeAlias, cast
 
@@ -43,7 +45,7 @@ Behavior: TypeAlias = Callable[[Any, aio.ServicerContext[Any, Any]], Any]
 """A servicer's method."""
 
 
-class CallInterceptor(aio.ServerInterceptor):
+class CallInterceptor:
     """Admits, measures and translates the errors of every call, also of unknown methods."""
 
     def __init__(
@@ -63,92 +65,39 @@ class CallInterceptor(aio.ServerInterceptor):
         ``doors``: let callers in, by method. A method without one is open to all. ``known_as``: the
         cluster and name of the process; calls that are meant for another one are refused.
         """
-        self._known_as = known_as
-        self._admission = admission
+        self.known_as = known_as
+        self.admission = admission
+        self.metrics = metrics
+        self.new_id = new_id
+        self.identify = identify
+        self.doors = doors
+        self.decoders = decoders
         self._refusals = refusals
-        self._metrics = metrics
         self._cancellations = Cancellations()
-        self._new_id = new_id
-        self._identify = identify
-        self._doors = doors
-        self._decoders = decoders
-        self._handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
 
-    async def intercept_service(
-        self,
-        continuation: Callable[
-            [grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler[Any, Any] | None]
-        ],
-        handler_call_details: grpc.HandlerCallDetails,
+    def around(
+        self, method: str, handler: grpc.RpcMethodHandler[Any, Any] | None
     ) -> grpc.RpcMethodHandler[Any, Any]:
-        """Return the method's handler with what each call passes through around it."""
-        method = handler_call_details.method
-        wrapped = self._handlers.get(method)
-        if wrapped is not None:
-            return wrapped
-        handler = await continuation(handler_call_details)
-        if handler is None:
-            # Not cached: a caller could fill the memory with names of unknown methods.
-            return self._refuse_unknown(method)
-        wrapped = self._handlers[method] = self._wrap(method, handler, counted_as=method)
-        return wrapped
+        """Return a method's handler with what each call passes through around it.
 
-    def _wrap(
-        self, method: str, handler: grpc.RpcMethodHandler[Any, Any], *, counted_as: str
-    ) -> grpc.RpcMethodHandler[Any, Any]:
-        behavior, make_handler = _shape(handler)
-        door = self._doors.get(method, OPEN_DOOR)
-        decode, deserializer = _decoders(
-            self._decoders.get(method, handler.request_deserializer),
-            door,
-            streaming=handler.request_streaming,
-        )
-        write_all = handler.response_streaming
-        admission, metrics, new_id = self._admission, self._metrics, self._new_id
-        identify, known_as = self._identify, self._known_as
-        always_open = method.startswith(ALWAYS_OPEN)
-
-        async def run(request: Any, context: aio.ServicerContext[Any, Any]) -> Any:
-            call = Call(method, "", context, new_id, identify)
-            enter_call(call)
-            begin = metrics.begin()
-            peer = None
-            try:
-                if not always_open:
-                    peer = admission.enter(call)
-                    check_meant(context, known_as)
-                door.enter(call)
-                if decode is not None:
-                    if call.meter is not None:
-                        charge_request(call, request)
-                    request = decode(request)
-                    door.take(call, request)
-                response = behavior(request, context)
-                # A servicer may answer at once, or be a coroutine.
-                if type(response) is not bytes and isawaitable(response):
-                    response = await response
-                elif write_all:
-                    return await _write_all(call, response, context)
-                if call.owing:
-                    await wait_for_quotas(call)
-                return door.show(call, response)
-            except BaseException as error:
-                await self._fail(call, error)
-                raise
-            finally:
-                if peer is not None:
-                    admission.leave(peer)
-                door.leave(call)
-                metrics.end(begin, counted_as, call.code)
-
+        Args:
+            method: Its full name.
+            handler: Its handler; None for an unknown method.
+        """
+        # The caller chooses the name of an unknown one: there may be any number of them.
+        counted_as = OTHER if handler is None else method
+        known = handler or _unknown(method)
+        make_handler = _shape(known)[1]
+        streamed = known.response_streaming
+        calls = _MethodCalls(self, method, known, counted_as)
         wrapped: grpc.RpcMethodHandler[Any, Any] = make_handler(
-            run,
-            request_deserializer=deserializer,
-            response_serializer=_encoder(handler.response_serializer),
+            calls.run_in_task if calls.door.is_long else calls.run,
+            request_deserializer=calls.decode_row if known.request_streaming else None,
+            response_serializer=calls.encode_in_stream if streamed else None,
         )
         return wrapped
 
-    async def _fail(self, call: Call, error: BaseException) -> None:
+    async def fail(self, call: Call, error: BaseException) -> None:
         """Abort a call that has failed: the only place where calls are aborted."""
         if isinstance(error, aio.AbortError):
             # Aborted inside by foreign code: the health service for an unknown name.
@@ -161,54 +110,133 @@ class CallInterceptor(aio.ServerInterceptor):
             call.code = public.row.code
             await call.context.abort_with_status(rpc_status.to_status(status_of(public)))
 
-    def _refuse_unknown(self, method: str) -> grpc.RpcMethodHandler[Any, Any]:
-        async def refuse(_request: Any, _context: aio.ServicerContext[Any, Any]) -> None:
-            raise feature_not_available(method)
 
-        handler: grpc.RpcMethodHandler[Any, Any] = grpc.stream_stream_rpc_method_handler(
-            cast("Any", refuse)
-        )
-        # The caller chooses the name: there may be any number of them.
-        return self._wrap(method, handler, counted_as=OTHER)
+class _MethodCalls:
+    """What each call of one method passes through."""
 
+    def __init__(
+        self,
+        shared: CallInterceptor,
+        method: str,
+        handler: grpc.RpcMethodHandler[Any, Any],
+        counted_as: str,
+    ) -> None:
+        self._shared = shared
+        self._method = method
+        self._counted_as = counted_as
+        self._behavior = _shape(handler)[0]
+        self.door = shared.doors.get(method, OPEN_DOOR)
+        """Lets its callers in."""
+        self._decode = shared.decoders.get(method, handler.request_deserializer) or _as_it_is
+        self._encode = handler.response_serializer or _as_it_is
+        self._reads_rows = handler.request_streaming
+        self._writes_rows = handler.response_streaming
+        self._is_always_open = method.startswith(ALWAYS_OPEN)
 
-def _decoders(
-    decode: Callable[[bytes], Any] | None, door: Door, *, streaming: bool
-) -> tuple[Callable[[Any], Any] | None, Callable[[bytes], Any] | None]:
-    """Return what decodes a single request inside of a call, and what decodes those of a stream.
+    def run(self, request: Any, context: aio.ServicerContext[Any, Any]) -> Any:
+        """Answer a call at once where the servicer does; else return what has yet to run.
 
-    Inside, so that a malformed request is an error like any other. The requests of a stream are
-    decoded, and let in, while the servicer reads them: also inside.
-    """
-    if not streaming:
-        return decode or _as_it_is, None
+        A request is decoded here, so that a malformed one is an error like any other.
+        """
+        shared = self._shared
+        call = Call(self._method, "", context, shared.new_id, shared.identify)
+        enter_call(call)
+        call.begun_s = perf_counter()
+        try:
+            if not self._is_always_open:
+                call.place = shared.admission.enter(call)
+                check_meant(context, shared.known_as)
+            self.door.enter(call)
+            if not self._reads_rows:
+                if call.meter is not None:
+                    charge_request(call, request)
+                request = self._decode(request)
+                if call.is_judged or call.long is not None:
+                    self.door.take(call, request)
+            response = self._behavior(request, context)
+            # A servicer may answer at once, or be a coroutine.
+            if call.owing or (
+                type(response) is not bytes and (self._writes_rows or isawaitable(response))
+            ):
+                return self._finish(call, response)
+            octets = self._shown(call, response)
+        except BaseException as error:  # noqa: BLE001 - raised again when the call is aborted.
+            return self._finish(call, _raised(error))
+        self._leave(call)
+        return octets
 
-    def guarded(raw: bytes) -> Any:
+    async def run_in_task(self, request: Any, context: aio.ServicerContext[Any, Any]) -> Any:
+        """Do the same in the task that works for a call that lasts."""
+        response = self.run(request, context)
+        return await response if isawaitable(response) else response
+
+    async def _finish(self, call: Call, response: Any) -> Any:
+        """What is left to be done for a call that waits, or has failed."""
+        try:
+            if isawaitable(response):
+                response = await response
+            elif self._writes_rows:
+                return await _write_all(call, response, call.context)
+            if call.owing:
+                await wait_for_quotas(call)
+            return self._shown(call, response)
+        except BaseException as error:
+            await self._shared.fail(call, error)
+            raise
+        finally:
+            self._leave(call)
+
+    def _shown(self, call: Call, response: Any) -> Any:
+        """The octets of the only response, cut to what the caller may see."""
+        if call.touched or self.door.cuts:
+            response = self.door.show(call, response)
+        if self._writes_rows:
+            return response
+        octets = response if type(response) is bytes else self._encode(response)
+        if call.meter is not None:
+            charge_answer(call, octets)
+        return octets
+
+    def _leave(self, call: Call) -> None:
+        shared = self._shared
+        if call.place is not None:
+            shared.admission.leave(call.place)
+        if call.long is not None:
+            self.door.leave(call)
+        shared.metrics.end(call.begun_s, self._counted_as, call.code)
+
+    def decode_row(self, raw: bytes) -> Any:
+        """Decode a request of a stream, while the servicer reads it, and let it in."""
         call = current_call()
         if call is not None and call.meter is not None:
             charge_request(call, raw)
-        return door.take_row(raw if decode is None else decode(raw))
+        return self.door.take_row(self._decode(raw))
 
-    return None, guarded
-
-
-def _as_it_is(request: Any) -> Any:
-    return request
-
-
-def _encoder(encode: Callable[[Any], bytes] | None) -> Callable[[Any], bytes] | None:
-    """Return the serializer of a response; bytes from a servicer stay as they are."""
-    if encode is None:
-        return None
-
-    def encoded(response: Any) -> bytes:
-        octets = response if type(response) is bytes else encode(response)
+    def encode_in_stream(self, response: Any) -> bytes:
+        """Encode a response of a stream; bytes from a servicer stay as they are."""
+        octets: bytes = response if type(response) is bytes else self._encode(response)
         call = current_call()
         if call is not None and call.meter is not None:
             charge_answer(call, octets)
         return octets
 
-    return encoded
+
+async def _raised(error: BaseException) -> None:
+    raise error
+
+
+def _unknown(method: str) -> grpc.RpcMethodHandler[Any, Any]:
+    async def refuse(_request: Any, _context: aio.ServicerContext[Any, Any]) -> None:
+        raise feature_not_available(method)
+
+    handler: grpc.RpcMethodHandler[Any, Any] = grpc.stream_stream_rpc_method_handler(
+        cast("Any", refuse)
+    )
+    return handler
+
+
+def _as_it_is(octets: Any) -> Any:
+    return octets
 
 
 def _shape(

@@ -109,10 +109,10 @@ def build_server(
         known_as=f"{settings.member_cluster}/{settings.member_name}" * bool(settings.member_name),
     )
     server = ariane_wire.server(
-        interceptors=[interceptor],
         options=server_options(settings),
         maximum_concurrent_rpcs=CALLS_BEGUN_MAX,
         ports=machine.ports,
+        around=interceptor.around,
     )
     server.watch(gate.connections)
     for service in services:

@@ -36,7 +36,7 @@ CONTINUATIONS_MAX: Final = 64
 class Allowance:
     """One connection's."""
 
-    __slots__ = ("_earned", "_faulty", "_idle", "_resets", "_resets_max", "_unread_max")
+    __slots__ = ("_earned", "_faulty", "_idle", "_resets_max", "_unread_max", "resets")
 
     def __init__(self, streams_max: int) -> None:
         """Begin.
@@ -47,7 +47,8 @@ class Allowance:
         self._unread_max = streams_max * UNREAD_FRAMES_MAX
         self._idle = 0
         self._earned = 0
-        self._resets = 0
+        self.resets = 0
+        """Calls that were given up, and are not forgiven."""
         self._resets_max = streams_max + RESETS_SPARE
         self._faulty = 0
 
@@ -75,8 +76,8 @@ class Allowance:
         Raises:
             ConnectionFault: It has done so too often.
         """
-        self._resets += 1
-        if self._resets > self._resets_max:
+        self.resets += 1
+        if self.resets > self._resets_max:
             raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "too many calls are given up")
 
     def unread(self, frames: int) -> None:
@@ -90,8 +91,8 @@ class Allowance:
 
     def forgive(self) -> None:
         """A turn of the loop has passed, or a call was answered."""
-        if self._resets:
-            self._resets -= 1
+        if self.resets:
+            self.resets -= 1
 
     def fault(self) -> None:
         """The peer broke a rule of a stream.

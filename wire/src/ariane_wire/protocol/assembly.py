@@ -35,13 +35,15 @@ class MemoryLedger:
 class MemoryShare(MemoryLedger):
     """What the connections of one host hold of the octets of all, and their bound."""
 
-    __slots__ = ("_whole", "host")
+    __slots__ = ("_whole", "calls", "host")
 
     def __init__(self, octets_max: int, whole: MemoryLedger, host: str) -> None:
         super().__init__(octets_max)
         self._whole = whole
         self.host = host
         """The host, as the server counts it."""
+        self.calls = 0
+        """Calls of the host that are in work."""
 
     def has_room(self, octets: int) -> bool:
         """Whether so many more may be held, of this host and in all."""

@@ -82,7 +82,8 @@ class FrameReader(FrameSender, ABC):
             return
         self.octets_received += len(octets)
         self.work = 0
-        self.allowance.forgive()
+        if self.allowance.resets:
+            self.allowance.forgive()
         if self._rest:
             if self._needed:
                 self._rest += octets

@@ -80,7 +80,8 @@ class StreamKeeper(FrameReader):
         if stream.is_gone:
             return
         stream.is_gone = True
-        stream.drop_pending()
+        if stream.pending_octets or stream.assembly is not None or stream.sent_waiter is not None:
+            stream.drop_pending()
         if stream.unread:
             octets, stream.unread = stream.unread, 0
             self.release(octets)

@@ -96,7 +96,7 @@ class ServerCall(Stream):
             if self._message is None:
                 self.refuse(StatusCode.INTERNAL, "the client sent no request")
             else:
-                self.server.run(self)
+                self.server.run(self)  # type: ignore[arg-type]  # Each is a context, too.
 
     def on_refused(self, refusal: MessageRefused) -> None:
         """The client sent a message that is not taken."""
@@ -219,12 +219,7 @@ class ServerCall(Stream):
         ):
             connection.send_window -= octets
             connection.octets_sent += octets
-            stream_id = self.stream_id
-            connection.out += (
-                replies.head_and_prefix(stream_id, octets - PREFIX_OCTETS),
-                message,
-                replies.ok_trailers(stream_id),
-            )
+            connection.out += replies.whole(self.stream_id, message)
             self._finished()
             connection.carrier.wake()
             return
@@ -266,7 +261,8 @@ class ServerCall(Stream):
     def _finished(self) -> None:
         self.is_answered = True
         connection = self.connection
-        connection.allowance.forgive()
+        if connection.allowance.resets:
+            connection.allowance.forgive()
         if self.is_remote_closed:
             connection.close_stream(self)
         else:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, cast
 
 from ariane_wire.protocol import settings
-from ariane_wire.protocol.assembly import MemoryLedger
+from ariane_wire.protocol.assembly import MemoryLedger, MemoryShare
 from ariane_wire.protocol.connection import Connection
 from ariane_wire.protocol.faults import ConnectionFault, StreamFault
 from ariane_wire.protocol.frames import (
@@ -40,6 +40,9 @@ class ServerConnection(Connection[RequestHead]):
 
     is_server = True
     options: ServerOptions
+    ledger: MemoryShare
+    peer_name = ""
+    """The address of the client, as ``Identity.peer``."""
 
     def __init__(
         self,

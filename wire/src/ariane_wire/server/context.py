@@ -153,7 +153,7 @@ class CallContext(ServerCall, aio.ServicerContext):  # type: ignore[type-arg]
 
     def peer(self) -> str:
         """The client's address, in the form of grpcio."""
-        return self.server.identity_of(self).peer
+        return self.connection.peer_name
 
     def peer_identities(self) -> list[bytes] | None:
         """Who the client is by its certificate; None without one."""

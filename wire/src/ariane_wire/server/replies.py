@@ -8,7 +8,7 @@ from typing import Final
 from grpc import StatusCode
 
 from ariane_wire.protocol.compression import ACCEPTED
-from ariane_wire.protocol.frames import END_HEADERS, END_STREAM, HEADERS
+from ariane_wire.protocol.frames import END_HEADERS, END_STREAM, HEADERS, PREFIX_OCTETS
 from ariane_wire.protocol.headers import header_fields
 from ariane_wire.protocol.headers.header_fields import STATUS_200, literal
 from ariane_wire.protocol.headers.metadata import Pairs, encode_metadata, escape_message
@@ -22,31 +22,21 @@ _TRAILERS: Final = Struct(f">IBI{len(_OK)}s")
 _HEAD_WORD: Final = len(HEAD_BLOCK) << 8 | HEADERS
 _TRAILERS_WORD: Final = len(_OK) << 8 | HEADERS
 
+_JOINED_MAX: Final = 1 << 10
+"""Up to here, to join an answer at once is less than to handle its parts."""
 
-def head_and_prefix(stream_id: int, octets: int, *, compressed: bool = False) -> bytes:
-    """The head of a response without metadata, and what comes before its only message.
 
-    Args:
-        stream_id: Of the call.
-        octets: Of the message.
-        compressed: Whether it is.
-    """
-    return _HEAD.pack(
-        _HEAD_WORD,
-        END_HEADERS,
-        stream_id,
-        HEAD_BLOCK,
-        octets + 5 << 8,
-        0,
-        stream_id,
-        compressed,
-        octets,
+def whole(stream_id: int, message: bytes) -> tuple[bytes, ...]:
+    """The whole answer of a call that went well: its only message, and no metadata."""
+    octets = len(message)
+    data_word = octets + PREFIX_OCTETS << 8
+    head = _HEAD.pack(
+        _HEAD_WORD, END_HEADERS, stream_id, HEAD_BLOCK, data_word, 0, stream_id, 0, octets
     )
-
-
-def ok_trailers(stream_id: int) -> bytes:
-    """The trailers of a call that went well and says no more."""
-    return _TRAILERS.pack(_TRAILERS_WORD, END_HEADERS | END_STREAM, stream_id, _OK)
+    trailers = _TRAILERS.pack(_TRAILERS_WORD, END_HEADERS | END_STREAM, stream_id, _OK)
+    if octets <= _JOINED_MAX:
+        return (b"".join((head, message, trailers)),)
+    return head, message, trailers
 
 
 def head_block(metadata: Pairs, encoding: str) -> bytes:

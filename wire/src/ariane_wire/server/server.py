@@ -19,13 +19,14 @@ from ariane_wire.protocol.compression import NAMES
 from ariane_wire.protocol.headers.header_blocks import BlockMemory
 from ariane_wire.protocol.headers.heads import RequestHead, parse_request, request_form
 from ariane_wire.protocol.headers.metadata import LIMIT_KEY
+from ariane_wire.protocol.streams import NO_LIMIT
 from ariane_wire.server.connection import ServerConnection
 from ariane_wire.server.context import CallContext
-from ariane_wire.server.host_places import HostPlaces, host_of
+from ariane_wire.server.host_places import SHARE_MIN, HostPlaces, host_of
 from ariane_wire.server.identity import Identity
 from ariane_wire.server.life import ConnectionLife
 from ariane_wire.server.prompt import run_prompt
-from ariane_wire.server.serving import NOT_FOUND, Handlers, serve
+from ariane_wire.server.serving import NOT_FOUND, Around, Handlers, begin
 from ariane_wire.transport.deadlines import Deadlines
 from ariane_wire.transport.link import Link
 from ariane_wire.transport.ports import BoundPort, Listening, Ports
@@ -66,13 +67,14 @@ class Server(aio.Server):
         compression: grpc.Compression | None,
         ports: Ports,
         chance: Random,
+        around: Around | None,
     ) -> None:
         for interceptor in interceptors:
             if not isinstance(interceptor, aio.ServerInterceptor):
                 raise ValueError(f"{interceptor!r} is no ServerInterceptor")  # noqa: TRY004 - as grpcio.
         self.options = options
         self._interceptors = tuple(interceptors)
-        self._handlers = Handlers()
+        self._handlers = Handlers(around)
         self._handlers.add_generic(handlers)
         self._compression = NAMES[compression]
         self._chance = chance
@@ -84,15 +86,15 @@ class Server(aio.Server):
         self._lives: dict[ServerConnection, ConnectionLife] = {}
         self._places = HostPlaces(options.connections_max)
         """For connections."""
-        self._call_places: HostPlaces | None = None
-        if maximum_concurrent_rpcs is not None:
-            self._call_places = HostPlaces(maximum_concurrent_rpcs)
+        limit = NO_LIMIT if maximum_concurrent_rpcs is None else maximum_concurrent_rpcs
+        self._calls_max = limit
+        self._host_calls_max = max(SHARE_MIN, limit * 3 // 4)
         self._shares: dict[str, MemoryShare] = {}
         self._totals = Totals()
         self._number = 0
-        self._calls: dict[ServerCall, str] = {}
-        """Those in work, and of which host; in order, so that whatever is done to all is done in
-        the same order."""
+        self._calls: dict[ServerCall, MemoryShare] = {}
+        """Those in work, and the share of their host; in order, so that whatever is done to all is
+        done in the same order."""
         self._context = copy_context()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._deadlines: Deadlines | None = None
@@ -212,6 +214,7 @@ class Server(aio.Server):
                 link.transport.abort()
             return
         life.begin(link)
+        life.connection.peer_name = life.peer
         host = host_of(life.peer)
         has_place = self._places.enter(host)
         if has_place and self._watch is not None and not self._watch.opened(life.peer):
@@ -343,19 +346,23 @@ class Server(aio.Server):
         call = CallContext(self, head)
         call.attach(connection, stream_id)
         connection.streams[stream_id] = call
-        if head.is_uncommon and self._answered_by_head(call, head):
+        if (head.fault or head.content_length is not None) and self._answered_by_head(call, head):
             return call
-        host = cast("MemoryShare", connection.ledger).host
-        if self._call_places is not None and not self._call_places.enter(host):
+        share = connection.ledger
+        if len(self._calls) >= self._calls_max or share.calls >= self._host_calls_max:
             call.refuse(StatusCode.RESOURCE_EXHAUSTED, _TOO_MANY)
             return call
-        self._calls[call] = host
-        try:
-            handler = call.handler = self._handlers.find(head)
-        except Exception:  # noqa: BLE001 - whatever a table raises is its call's status.
-            _log.exception("a table of methods failed at %s", head.method)
-            call.refuse(StatusCode.UNKNOWN, "Error in service handler!")
-            return call
+        share.calls += 1
+        self._calls[call] = share
+        handler = self._handlers.by_method.get(head.method)
+        if handler is None:
+            try:
+                handler = self._handlers.find(head)
+            except Exception:  # noqa: BLE001 - whatever a table raises is its call's status.
+                _log.exception("a table of methods failed at %s", head.method)
+                call.refuse(StatusCode.UNKNOWN, "Error in service handler!")
+                return call
+        call.handler = handler
         if head.timeout_s is not None and self._deadlines is not None:
             call.deadline_s = self.loop.time() + head.timeout_s
             call.expiry = self._deadlines.add(call.deadline_s, call)
@@ -381,17 +388,19 @@ class Server(aio.Server):
             call.refuse(_fault_code(head), head.fault, limit)
         return call.is_answered
 
-    def run(self, call: ServerCall) -> None:
+    def run(self, call: CallContext) -> None:
         """Run the handler of a call, at once up to its first wait."""
         call.is_started = True
-        coroutine = serve(cast("CallContext", call), self._interceptors)
-        call.task = run_prompt(self.loop, coroutine, self._context.copy())
+        context = self._context.copy()
+        coroutine = context.run(begin, call, self._interceptors)
+        if coroutine is not None:
+            call.task = run_prompt(self.loop, coroutine, context)
 
     def forget(self, call: ServerCall) -> None:
         """A call is over."""
-        host = self._calls.pop(call, None)
-        if host is not None and self._call_places is not None:
-            self._call_places.leave(host)
+        share = self._calls.pop(call, None)
+        if share is not None:
+            share.calls -= 1
 
     def identity_of(self, call: ServerCall) -> Identity:
         """Who has sent a call."""

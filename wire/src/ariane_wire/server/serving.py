@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from functools import partial
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
@@ -32,7 +40,25 @@ class CallDetails(NamedTuple):
     invocation_metadata: Any
 
 
-async def serve(call: CallContext, interceptors: Sequence[aio.ServerInterceptor]) -> None:
+def begin(
+    call: CallContext, interceptors: Sequence[aio.ServerInterceptor]
+) -> Coroutine[Any, Any, None] | None:
+    """Answer a call at once; if it must wait, return what has yet to run."""
+    handler = call.handler
+    if interceptors or handler is None or handler.request_streaming or handler.response_streaming:
+        return _serve(call, interceptors)
+    try:
+        behavior: Any = handler.unary_unary
+        response = behavior(_decoded(call, handler, call.take_single()), call)
+        if type(response) is not bytes and isawaitable(response):
+            return _answer_later(call, handler, response)
+        _answer(call, handler, response)
+    except BaseException as error:  # noqa: BLE001 - as below.
+        _fail(call, error)
+    return None
+
+
+async def _serve(call: CallContext, interceptors: Sequence[aio.ServerInterceptor]) -> None:
     """Run a call; it is answered, or gone, when this returns."""
     try:
         if interceptors:
@@ -45,17 +71,28 @@ async def serve(call: CallContext, interceptors: Sequence[aio.ServerInterceptor]
             await _serve_stream(call, handler)
         else:
             await _serve_one(call, handler)
-    except aio.AbortError:
+    except BaseException as error:  # noqa: BLE001 - whatever a handler raises is its call's status.
+        _fail(call, error)
+
+
+def _fail(call: CallContext, error: BaseException) -> None:
+    """Answer a call whose handler has raised, if it is not answered.
+
+    Raises:
+        BaseException: The error, if it is no matter of the call.
+    """
+    if isinstance(error, aio.AbortError):
         if not call.is_answered:
             _end_as_set(call, StatusCode.UNKNOWN)
-    except asyncio.CancelledError:
+    elif isinstance(error, asyncio.CancelledError):
         if not call.is_answered:
             call.is_cancelled = True
             call.end(StatusCode.CANCELLED, "the handler was cancelled", ())
-    except Exception as error:  # noqa: BLE001 - whatever a handler raises is its call's status.
-        if not call.is_answered and not call.is_gone:
-            _log.exception("the handler of %s failed", call.head.method)
-            _end_failed(call, error)
+    elif not isinstance(error, Exception):
+        raise error
+    elif not call.is_answered and not call.is_gone:
+        _log.error("the handler of %s failed", call.head.method, exc_info=error)
+        _end_failed(call, error)
 
 
 async def _intercepted(
@@ -71,14 +108,21 @@ async def _intercepted(
 
 
 async def _serve_one(call: CallContext, handler: Handler) -> None:
-    if handler.request_streaming:
-        behavior: Any = handler.stream_unary
-        response = behavior(call.requests(), call)
-    else:
-        behavior = handler.unary_unary
-        response = behavior(await _request(call, handler), call)
-    if isawaitable(response):
-        response = await response
+    behavior: Any = handler.stream_unary if handler.request_streaming else handler.unary_unary
+    requests = call.requests() if handler.request_streaming else await _request(call, handler)
+    response = behavior(requests, call)
+    _answer(call, handler, await response if isawaitable(response) else response)
+
+
+async def _answer_later(call: CallContext, handler: Handler, response: Awaitable[Any]) -> None:
+    try:
+        _answer(call, handler, await response)
+    except BaseException as error:  # noqa: BLE001 - as above.
+        _fail(call, error)
+
+
+def _answer(call: CallContext, handler: Handler, response: Any) -> None:
+    """Send the only response, or the status that the handler has set."""
     if call.is_answered or call.is_gone:
         return
     if call.is_failing:
@@ -121,6 +165,10 @@ async def _request(call: CallContext, handler: Handler) -> Any:
         if message is None:
             call.refuse(StatusCode.INTERNAL, "the client sent no request")
             raise aio.AbortError
+    return _decoded(call, handler, message)
+
+
+def _decoded(call: CallContext, handler: Handler, message: bytes | bytearray | None) -> Any:
     deserializer = handler.request_deserializer
     if deserializer is None:
         return message
@@ -145,30 +193,33 @@ def _end_failed(call: CallContext, error: Exception) -> None:
         call.end(code, call.details(), call.trailing_metadata())
 
 
+Around: TypeAlias = "Callable[[str, Handler | None], Handler]"
+"""Returns a method's handler with what each of its calls passes through; None: it is unknown."""
+
+
 class Handlers:
     """The methods of a server."""
 
-    def __init__(self) -> None:
-        self._by_method: dict[str, Handler] = {}
+    def __init__(self, around: Around | None) -> None:
+        self.by_method: dict[str, Handler] = {}
+        """Those of services, as they are called."""
+        self._around = around
         self._tables: list[grpc.GenericRpcHandler] = []
 
     def add(self, service: str, handlers: Mapping[str, Handler]) -> None:
         """Add the methods of a service, by their short names."""
         for name, handler in handlers.items():
-            self._by_method[f"/{service}/{name}"] = handler
+            method = f"/{service}/{name}"
+            known = handler if self._around is None else self._around(method, handler)
+            self.by_method[method] = known
 
     def add_generic(self, tables: Iterable[grpc.GenericRpcHandler]) -> None:
         """Add tables, which are asked one after the other."""
         self._tables += tables
 
     def find(self, head: RequestHead) -> Handler | None:
-        """The handler of a call; None if there is none."""
-        handler = self._by_method.get(head.method)
-        if handler is not None:
-            return handler
+        """The handler of a call that is not of a service; None if there is none."""
         details: Any = CallDetails(head.method, head.metadata)
-        for table in self._tables:
-            found = table.service(details)
-            if found is not None:
-                return found
-        return None
+        answers = (table.service(details) for table in self._tables)
+        found = next((handler for handler in answers if handler is not None), None)
+        return found if self._around is None else self._around(head.method, found)

@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from ariane_wire.protocol.reading import WORK_MAX
 from ariane_wire.transport.tracing import FrameTrace, is_traced
 
 if TYPE_CHECKING:
@@ -152,9 +153,9 @@ class Link(asyncio.BufferedProtocol):
             self._is_receiving = False
         if not self._is_armed:
             self._wakes = 0  # The turn of what was sent before is over.
-        if connection.work and connection.has_more_work:
+        if connection.work >= WORK_MAX and connection.has_more_work:
             self._hold()
-        if connection.has_more:
+        if connection.out or connection.has_more:
             self.flush()
 
     def wake(self, *, at_once: bool = False) -> None:

@@ -42,6 +42,12 @@ def enter(call: Call, quotas: Quotas, connections: Connections) -> None:
         call.owing = (meter,)
 
 
+def charges_topics() -> bool:
+    """Whether the call in work is charged to topics at all."""
+    call = current_call()
+    return call is not None and call.gate is not None and call.gate.quotas.limits_topics
+
+
 def check_topics(topics: Iterable[str]) -> None:
     """Refuse to store in topics that owe more than the call may wait for.
 

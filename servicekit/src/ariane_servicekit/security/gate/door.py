@@ -17,6 +17,11 @@ from ariane_servicekit.security.rules.method_rules import MethodRule
 class Door:
     """Lets the callers of a method in; this one lets everybody in."""
 
+    is_long = False
+    """Whether the calls of the method last."""
+    cuts = False
+    """Whether answers are cut to what callers may see."""
+
     def enter(self, call: Call) -> None:
         """Let a call come in, before its request is read.
 
@@ -59,6 +64,8 @@ class GuardedDoor(Door):
 
     def __init__(self, gate: Gate, rule: MethodRule, long_calls: LongCalls) -> None:
         """Let callers in as the gate judges."""
+        self.is_long = rule.is_long
+        self.cuts = rule.shown is not None
         self._gate = gate
         self._rule = rule
         self._long_calls = long_calls
