@@ -21,10 +21,9 @@ from itertools import groupby
 from typing import Final, Protocol
 
 from ariane_broker.append.append_spans import AppendSpans
-from ariane_broker.append.outcome import Outcome, PromisedOutcomes, Taken
 from ariane_broker.append.repeated_row import first_result, is_stored_as
 from ariane_broker.append.row_check import ROWS_MAX, check_numbers, check_place, check_sizes
-from ariane_broker.append.rows import Rows
+from ariane_broker.append.rows import NO_TERMS, Outcome, Rows, RowTerms, Taken
 from ariane_broker.append.stored_quota import StoredQuota
 from ariane_broker.append.topics_for_send import TopicsForSend
 from ariane_broker.delay.parking import Parked, Parking
@@ -43,7 +42,11 @@ from ariane_record import ProducerSequence, RecordTable
 from ariane_record.layout import Host
 from ariane_record.single.producer_sequence import says_sequence
 from ariane_servicekit.errors import ServiceError, field_invalid
-from ariane_servicekit.security.gate.charging import charge_stored, check_topics
+from ariane_servicekit.security.gate.charging import (
+    charge_stored,
+    charges_topics,
+    check_topics,
+)
 from ariane_storage.errors import BlockRejected, StorageError, StorePoisoned
 from ariane_storage.writing.append import Appended
 
@@ -133,7 +136,7 @@ class AppendRecords:
             ServiceError: Nothing was stored: SERVICE_DRAINING, STORE_POISONED or FIELD_INVALID.
         """
         taken = self.take(rows, born_host, trace_parents)
-        return taken if isinstance(taken, Sequence) else await taken
+        return taken if isinstance(taken, list) else await taken
 
     def take(self, rows: Rows, born_host: Host, trace_parents: Sequence[str] = ()) -> Taken:
         """Append at once what needs no wait; like ``append``, but not a coroutine.
@@ -151,16 +154,23 @@ class AppendRecords:
     def _take(self, rows: Rows, born_host: Host) -> Taken:
         if self.draining:
             raise broker_draining()
-        if not 1 <= len(rows) <= ROWS_MAX:
-            raise field_invalid("table.topics", f"must be 1 to {ROWS_MAX}", len(rows))
+        if not 1 <= len(rows.topics) <= ROWS_MAX:
+            raise field_invalid("table.topics", f"must be 1 to {ROWS_MAX}", len(rows.topics))
         check_numbers(rows)
-        if rows.have_demands or None in map(self._topics.find, rows.topics):
+        is_special = rows.terms is not None and rows.have_demands
+        if is_special or not all(map(self._topics.find, rows.topics)):
             return self._take_each(rows, born_host)
         outcomes: list[Outcome] = []
-        self._append_rows(rows, born_host, outcomes)
-        return _promised(outcomes, self._log.promise)
+        self._append(rows, born_host, outcomes)
+        promise = self._log.promise
+        if promise.waits:
+            return _kept(outcomes, promise)
+        for outcome in outcomes:
+            if outcome.appended is not None:
+                outcome.level = promise.level
+        return outcomes
 
-    async def _take_each(self, rows: Rows, born_host: Host) -> Sequence[Outcome]:
+    async def _take_each(self, rows: Rows, born_host: Host) -> list[Outcome]:
         """Append rows, some of which need a topic that does not exist yet, or demand more."""
         each = await self._create_topics(rows)
         outcomes: list[Outcome] = []
@@ -168,20 +178,17 @@ class AppendRecords:
             if begin:
                 await asyncio.sleep(0)
             for row in each[begin : begin + _NEW_AT_ONCE]:
-                self._append_rows(row, born_host, outcomes)
-        places: dict[Demand | None, list[int]] = {}
-        for place, row in enumerate(each):
-            places.setdefault(row.terms_of(0).demand, []).append(place)
-
-        async def acknowledge(demand: Demand | None, places: Sequence[int]) -> None:
-            stored = [outcomes[place] for place in places]
-            promise = self._log.promise if demand is None else self._log.promises.demanded(demand)
-            taken = _promised(stored, promise)
-            found = taken if isinstance(taken, Sequence) else await taken
-            for place, outcome in zip(places, found, strict=True):
-                outcomes[place] = outcome
-
-        await asyncio.gather(*(acknowledge(*each) for each in places.items()))
+                self._append(row, born_host, outcomes)
+        of_demands: dict[Demand | None, list[Outcome]] = {}
+        for row, outcome in zip(each, outcomes, strict=True):
+            of_demands.setdefault(row.terms_of(0).demand, []).append(outcome)
+        promises = self._log.promises
+        await asyncio.gather(
+            *(
+                _kept(stored, promises.own if demand is None else promises.demanded(demand))
+                for demand, stored in of_demands.items()
+            )
+        )
         return outcomes
 
     async def _create_topics(self, rows: Rows) -> Sequence[Rows]:
@@ -207,79 +214,53 @@ class AppendRecords:
             pass
         return row
 
-    def _append_rows(self, rows: Rows, born_host: Host, outcomes: list[Outcome]) -> None:
-        """Append rows at once, or else one by one; add their outcomes to the earlier ones."""
-        if len(rows) == 1 or rows.are_halves:
-            self._append_part(rows, born_host, outcomes)
-            return
+    def _append(self, rows: Rows, born_host: Host, outcomes: list[Outcome]) -> None:
+        """Append rows at once, or else by parts; add their outcomes to the earlier ones."""
         try:
-            outcomes.append(self._append_at_once(rows, born_host))
-        except (_RowByRow, ServiceError, StorageError, OSError):
-            # One by one, the first gets what concerns all, as an error of the disk.
-            # Neighbouring half messages are stored together.
-            for is_half, neighbours in groupby(rows.each(), _is_half):
-                for part in [Rows.joined(list(neighbours))] if is_half else neighbours:
-                    self._append_part(part, born_host, outcomes)
-
-    def _append_part(self, part: Rows, born_host: Host, outcomes: list[Outcome]) -> None:
-        """Append a row alone, or half messages; add their outcomes to the earlier ones."""
-        try:
-            if _is_half(part):
-                outcomes += self._append_halves(part, born_host)
+            if rows.terms is not None and rows.are_halves:
+                outcomes += self._append_halves(rows, born_host)
             else:
-                outcomes.append(self._append_row(part, born_host))
+                outcomes.append(self._append_at_once(rows, born_host))
         except StorePoisoned:
             if all(outcome.appended is None for outcome in outcomes):
                 raise store_poisoned() from None
-            outcomes += [Outcome(error=store_poisoned())] * len(part)
-        except (ServiceError, StorageError, OSError) as error:
-            if len(part) == 1:
+            outcomes += [Outcome(error=store_poisoned()) for _ in rows.topics]
+        except (_RowByRow, ServiceError, StorageError, OSError) as error:
+            if len(rows) == 1:
                 outcomes.append(Outcome(error=self._service_error(error)))
                 return
-            # The fault of one is no matter of the others: sound neighbours are stored together.
-            for is_sound, neighbours in groupby(part.each(), self._is_sound_half):
+            # The fault of one is no matter of the others: sound half messages that are neighbours
+            # are stored together, and all other rows one by one.
+            for is_sound, neighbours in groupby(rows.each(), self._is_sound_half):
                 alone = list(neighbours)
-                are_joined = is_sound and 1 < len(alone) < len(part)
-                for each in [Rows.joined(alone)] if are_joined else alone:
-                    self._append_part(each, born_host, outcomes)
+                are_joined = is_sound and 1 < len(alone) < len(rows)
+                for part in [Rows.joined(alone)] if are_joined else alone:
+                    self._append(part, born_host, outcomes)
 
     def _append_at_once(self, rows: Rows, born_host: Host) -> Outcome:
-        """Append several rows, all or none.
+        """Append a row, if it is not stored already, or several rows, all or none.
 
         Raises:
-            _RowByRow: One is unusual, or they are long.
+            _RowByRow: One of several is unusual, or they are long.
             ServiceError: One is refused.
             StorageError: One is refused, or all are.
         """
-        table = rows.table
-        if table is None or rows.terms is not None or table.count >= LONG_ROW * len(rows):
+        terms = NO_TERMS if rows.terms is None else rows.terms[0]
+        table = _table_of(rows.table, terms)
+        is_alone = len(rows.topics) == 1
+        if not is_alone and (rows.terms is not None or table.count >= LONG_ROW * len(rows)):
             raise _RowByRow
-        queues = rows.queues()
-        streams = self._sequences.find_next(queues, rows.sequences)
-        if streams is None:
-            raise _RowByRow
-        return self._append_checked(rows, table, queues, streams, born_host)
-
-    def _append_row(self, row: Rows, born_host: Host) -> Outcome:
-        """Append a row, if it is not stored already.
-
-        Raises:
-            ServiceError: It is refused.
-            StorageError: Likewise.
-        """
-        table, terms, (sequence,) = _table_of(row), row.terms_of(0), row.sequences
-        queues = row.queues()
-        parked = None
+        queues, parked = rows.queues(), None
         if terms.delay is not None:
-            _check_sequence(table, sequence)
-            parked = self._parking.park(table, queues[0], terms.delay, sequence)
+            _check_sequence(table, rows.sequences[0])
+            parked = self._parking.park(table, queues[0], terms.delay, rows.sequences[0])
         # First of all: what is stored stays stored, even if its topic has changed.
-        streams = self._sequences.find_next(queues, row.sequences)
-        if streams is None and sequence is not None:
-            return self._repeated(row, table, parked, sequence)
-        if streams is None:
-            raise AssertionError("a row in no stream is a repeat of nothing")
-        return self._append_checked(row, table, queues, streams, born_host, parked=parked)
+        streams = self._sequences.find_next(queues, rows.sequences)
+        if streams is not None:
+            return self._append_checked(rows, table, queues, streams, born_host, parked=parked)
+        if not is_alone:
+            raise _RowByRow
+        return self._repeated(rows, table, queues[0], parked)
 
     def _append_checked(
         self,
@@ -289,10 +270,11 @@ class AppendRecords:
         streams: NextBatches,
         born_host: Host,
         *,
-        parked: Parked | None = None,
+        parked: Parked | None,
     ) -> Outcome:
         """Append rows that continue their streams, if their queues take them."""
         configs = list(map(self._topics.find, rows.topics))
+        are_typed = False
         for (topic, queue_id), config in zip(queues, configs, strict=True):
             if config is None or parked is not None or queue_id >= config.plain_queue_count:
                 check_place(
@@ -302,38 +284,42 @@ class AppendRecords:
                     is_delayed=parked is not None,
                     is_plain=rows.is_plain,
                 )
+            are_typed |= config is not None and config.record_type is not None
         check_sizes(table, self._body_bytes_max)
-        check_types_of_rows(table, configs)
-        self._check_quotas(rows)
+        if are_typed:
+            check_types_of_rows(table, configs)
+        is_charged = self._check_quotas(rows)
         if rows.terms is not None and rows.terms[0].demand is not None:
             self._log.promises.check(rows.terms[0].demand)
         if parked is not None:
             appended = self._log.append_rows(parked.block, [parked.queue], born_host, streams)
         else:
             appended = self._log.append_rows(table, queues, born_host, streams, rows.sequences)
-        charge_stored(rows.topics, appended.edges)
+        if is_charged:
+            charge_stored(rows.topics, appended.edges)
         return _outcome(appended, table)
 
-    def _check_quotas(self, rows: Rows) -> None:
-        """Refuse rows of topics that have used up a quota."""
-        check_topics(rows.topics)
+    def _check_quotas(self, rows: Rows) -> bool:
+        """Refuse rows of topics that have used up a quota; return whether topics are charged."""
+        is_charged = charges_topics()
+        if is_charged:
+            check_topics(rows.topics)
         if self.stored is not None:
             self.stored.check(rows.topics)
+        return is_charged
 
     def _repeated(
-        self,
-        row: Rows,
-        table: RecordTable,
-        parked: Parked | None,
-        sequence: ProducerSequence,
+        self, row: Rows, table: RecordTable, queue: QueueKey, parked: Parked | None
     ) -> Outcome:
         """The first result of a row that is stored already.
 
         Raises:
             ServiceError: It is not, and does not continue its stream either.
         """
+        (sequence,) = row.sequences
+        if sequence is None:
+            raise AssertionError("a row in no stream is a repeat of nothing")
         _check_sequence(table, sequence)
-        (queue,) = row.queues()
         stored_as, home = (table, queue) if parked is None else parked
         store, is_plain = self._log.store, row.is_plain
         is_same = partial(is_stored_as, store, stored_as, home.queue_id, is_plain=is_plain)
@@ -359,7 +345,7 @@ class AppendRecords:
         """
         if self.halves is None:
             raise RuntimeError("a broker without a room for transactions")
-        self._check_halves(rows)
+        is_charged = self._check_halves(rows)
         outcomes: list[Outcome] = []
         begin = 0
         for found in self.halves.store_rows(rows, born_host):
@@ -369,7 +355,7 @@ class AppendRecords:
                 continue
             appended, is_duplicate = found
             end = begin + len(appended)
-            if not is_duplicate:
+            if is_charged and not is_duplicate:
                 charge_stored(rows.topics[begin:end], appended.edges)
             outcomes.append(Outcome(appended, duplicate=is_duplicate, resized=True))
             begin = end
@@ -378,42 +364,38 @@ class AppendRecords:
     def _is_sound_half(self, row: Rows) -> bool:
         """Whether a row can be a half message; if not, it is told why when it goes alone."""
         try:
-            self._check_halves(row)
+            if row.are_halves:
+                self._check_halves(row)
         except (ServiceError, StorageError):
             return False
-        return True
+        return row.are_halves
 
-    def _check_halves(self, rows: Rows) -> None:
-        """Refuse rows of which one cannot be a half message.
+    def _check_halves(self, rows: Rows) -> bool:
+        """Refuse rows of which one cannot be a half message; return whether topics are charged.
 
         Raises:
             ServiceError: Why.
             StorageError: Likewise.
         """
-        table = _table_of(rows)
+        table = _table_of(rows.table, rows.terms_of(0))
         if any(terms.delay is not None for terms in rows.terms or ()):
             raise message_illegal(0, "a half message cannot be delayed")
         if max(table.counts) > 1 or any(rows.sequences):
             raise message_illegal(0, "a half message is one record in no stream")
         check_sizes(table, self._body_bytes_max)
         self._topics.check_table(table)
-        self._check_quotas(rows)
+        return self._check_quotas(rows)
 
 
-def _is_half(row: Rows) -> bool:
-    return row.terms_of(0).half_group is not None
-
-
-def _table_of(row: Rows) -> RecordTable:
+def _table_of(table: RecordTable | None, terms: RowTerms) -> RecordTable:
     """The records of a row.
 
     Raises:
         ServiceError: Why it has none.
     """
-    refusal = row.terms_of(0).refusal
-    if row.table is None or refusal is not None:
-        raise refusal or block_corrupted(-1, "its columns make no sense")
-    return row.table
+    if table is None or terms.refusal is not None:
+        raise terms.refusal or block_corrupted(-1, "its columns make no sense")
+    return table
 
 
 def _check_sequence(table: RecordTable, sequence: ProducerSequence | None) -> None:
@@ -423,27 +405,22 @@ def _check_sequence(table: RecordTable, sequence: ProducerSequence | None) -> No
 
 
 def _outcome(appended: Appended, came: RecordTable, *, duplicate: bool = False) -> Outcome:
-    size_bytes = appended.next_commit_log_offset - appended.first_commit_log_offset
+    size_bytes = appended.edges[-1] - appended.edges[0]
     return Outcome(appended, duplicate=duplicate, resized=size_bytes != came.size_bytes)
 
 
-def _promised(outcomes: list[Outcome], promise: Promise) -> Taken:
-    """The outcomes, once a promise holds for the log up to the last of them."""
-    ends = [o.appended.next_commit_log_offset for o in outcomes if o.appended is not None]
-    if not ends:
-        return outcomes
-    if not promise.waits:
-        return _acknowledged(outcomes, promise.level, None)
-    return PromisedOutcomes(partial(_acknowledged, outcomes), promise, max(ends))
+async def _kept(outcomes: list[Outcome], promise: Promise) -> list[Outcome]:
+    """Wait once, until a promise holds for the log up to the last of some outcomes; return them."""
+    stored = [outcome for outcome in outcomes if outcome.appended is not None]
+    if stored:
+        end = max(outcome.appended.edges[-1] for outcome in stored)
+        level, failure = await promise.then(end, _level_and_failure)
+        for outcome in stored:
+            outcome.level, outcome.error = level, failure
+    return outcomes
 
 
-def _acknowledged(
-    outcomes: list[Outcome], level: AcknowledgedLevel, failure: ServiceError | None
-) -> list[Outcome]:
-    """The outcomes, once it is known which level was reached."""
-    return [
-        Outcome(outcome.appended, failure, level, outcome.duplicate, outcome.resized)
-        if outcome.appended is not None
-        else outcome
-        for outcome in outcomes
-    ]
+def _level_and_failure(
+    level: AcknowledgedLevel, failure: ServiceError | None
+) -> tuple[AcknowledgedLevel, ServiceError | None]:
+    return level, failure

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 
-from ariane_broker.append.outcome import Outcome, PromisedOutcomes, Taken
-from ariane_broker.append.rows import Rows
-from ariane_broker.log.promise import AcknowledgedLevel
+from ariane_broker.append.rows import Outcome, Rows, Taken
 from ariane_servicekit.errors import ServiceError
 from ariane_servicekit.observability.tracing import WorkSpan, WorkTracer
 
@@ -52,27 +49,13 @@ class AppendSpans:
         except Exception as error:
             _end(span, error)
             raise
-        return _ended_with(span, taken)
+        if isinstance(taken, list):
+            _end(span, _first_error(taken))
+            return taken
+        return _awaited(span, taken)
 
 
-def _ended_with(span: WorkSpan, taken: Taken) -> Taken:
-    """Return the same outcomes, and end the span when they are known."""
-    if isinstance(taken, PromisedOutcomes):
-        acknowledged = taken.acknowledged
-
-        def end(level: AcknowledgedLevel, failure: ServiceError | None) -> Sequence[Outcome]:
-            outcomes = acknowledged(level, failure)
-            _end(span, _first_error(outcomes))
-            return outcomes
-
-        return replace(taken, acknowledged=end)
-    if isinstance(taken, Sequence):
-        _end(span, _first_error(taken))
-        return taken
-    return _awaited(span, taken)
-
-
-async def _awaited(span: WorkSpan, taken: Awaitable[Sequence[Outcome]]) -> Sequence[Outcome]:
+async def _awaited(span: WorkSpan, taken: Awaitable[list[Outcome]]) -> list[Outcome]:
     error: BaseException | None = None
     try:
         outcomes = await taken

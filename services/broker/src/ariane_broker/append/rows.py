@@ -1,19 +1,20 @@
-"""The rows of a request: a table of records, and what rows ask for beside being appended."""
+"""The rows of a request: a table of records, what rows ask for besides, and what became of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from ariane_broker.delay.delay import Delay
 from ariane_broker.errors.public_errors import block_corrupted
-from ariane_broker.log.promise import Demand
+from ariane_broker.log.promise import AcknowledgedLevel, Demand
 from ariane_broker.queue_key import QueueKey
 from ariane_record import ProducerSequence, RecordTable
 from ariane_record.checksums.checksum import crc32
 from ariane_servicekit.errors import ServiceError
+from ariane_storage.writing.append import Appended
 
 
 class RowTerms(NamedTuple):
@@ -130,3 +131,29 @@ def _fault_of(table: RecordTable) -> str:
     return (
         "" if crc32(table.records) == table.crc32 else ("its checksum differs: damaged on the way")
     )
+
+
+# Not frozen: level and error are known only when the promise holds.
+@dataclass(slots=True, eq=False)
+class Outcome:
+    """What became of neighbouring rows that were stored together, or of one row."""
+
+    appended: Appended | None = None
+    """Where they are stored; None if they are not."""
+    error: ServiceError | None = None
+    """Why they failed. With ``appended`` set: they are stored, and the level is unknown."""
+    level: AcknowledgedLevel | None = None
+    """The level that they reached."""
+    duplicate: bool = False
+    """Whether they had been stored before."""
+    resized: bool = False
+    """Whether their records are stored in other sizes than they came in."""
+
+    @property
+    def row_count(self) -> int:
+        """The number of rows."""
+        return 1 if self.appended is None else len(self.appended)
+
+
+Taken: TypeAlias = list[Outcome] | Awaitable[list[Outcome]]
+"""The outcomes, or an awaitable of them."""

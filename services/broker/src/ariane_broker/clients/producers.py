@@ -66,12 +66,11 @@ class _Client:
 
     def turn(self, minute: int) -> None:
         """Begin to count the messages of another minute."""
-        if minute != self.minute:
-            was_last = minute == self.minute + 1
-            for each in self.topics.values():
-                each.in_last_minute = each.message_count - each.before if was_last else 0
-                each.before = each.message_count
-            self.minute = minute
+        was_last = minute == self.minute + 1
+        for each in self.topics.values():
+            each.in_last_minute = each.message_count - each.before if was_last else 0
+            each.before = each.message_count
+        self.minute = minute
 
 
 @dataclass(slots=True, eq=False)
@@ -138,7 +137,8 @@ class Producers:
         if client is None:
             client = _Client(agent_of(key[0]), address, user(), minute)
         client.address = address
-        client.turn(minute)
+        if minute != client.minute:
+            client.turn(minute)
         topics = client.topics
         for topic, message_count in sent:
             known = topics.get(topic)

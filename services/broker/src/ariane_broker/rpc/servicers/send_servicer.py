@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from functools import partial
 from typing import Any, Final
 
 from grpc import aio
@@ -13,8 +12,7 @@ from ariane.broker.v1 import send_service_pb2 as send_pb
 from ariane.broker.v1.send_service_pb2_grpc import SendServiceServicer
 from ariane.common.v1.message_pb2 import StoredPosition
 from ariane_broker.append.append import AppendRecords
-from ariane_broker.append.outcome import Outcome, PromisedOutcomes
-from ariane_broker.append.rows import Rows
+from ariane_broker.append.rows import Outcome, Rows
 from ariane_broker.clients.producers import Producers
 from ariane_broker.delay.recall import Recall
 from ariane_broker.rpc.peer_address import peer_host, peer_text
@@ -66,10 +64,8 @@ class SendServicer(SendServiceServicer):
         self._note(context, born_host, _counts(request.rows))
         outcomes = self._append_records.take(request.rows, born_host, request.trace_parents)
         counts = request.record_counts
-        if isinstance(outcomes, Sequence):
+        if isinstance(outcomes, list):
             return append_response(outcomes, counts)
-        if isinstance(outcomes, PromisedOutcomes):
-            return outcomes.then(partial(append_response, record_counts=counts))
         return _answer_later(outcomes, counts)
 
     async def SendMessages(
@@ -174,7 +170,5 @@ def _counts(rows: Rows) -> Iterable[tuple[str, int]]:
     return zip(rows.topics, rows.table.counts, strict=True)
 
 
-async def _answer_later(
-    outcomes: Awaitable[Sequence[Outcome]], record_counts: Sequence[int]
-) -> bytes:
+async def _answer_later(outcomes: Awaitable[list[Outcome]], record_counts: Sequence[int]) -> bytes:
     return append_response(await outcomes, record_counts)

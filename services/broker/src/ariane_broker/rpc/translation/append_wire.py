@@ -15,9 +15,8 @@ from google.protobuf.message import DecodeError
 
 from ariane.broker.v1.send_service_pb2 import AppendRecordsRequest, AppendRecordsResponse
 from ariane.broker.v1.send_service_pb2 import ProducerSequence as WireSequence
-from ariane_broker.append.outcome import Outcome
 from ariane_broker.append.row_check import ROWS_MAX
-from ariane_broker.append.rows import Rows
+from ariane_broker.append.rows import Outcome, Rows
 from ariane_broker.errors.public_errors import block_corrupted
 from ariane_broker.rpc.translation.table_wire import fill_result, rows_of
 from ariane_record import ProducerSequence

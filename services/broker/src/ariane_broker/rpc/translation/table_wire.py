@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import sys
-from array import array
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import accumulate, islice, repeat
-from struct import Struct
+from struct import pack
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ariane.broker.v1.send_service_pb2 import AppendRowResult, AppendTable, AppendTableResult
-from ariane_broker.append.outcome import Outcome
-from ariane_broker.append.rows import Rows, RowTerms
+from ariane_broker.append.rows import Outcome, Rows, RowTerms
 from ariane_broker.delay.delay import Delay, DelayLevel, Delays, DeliveryTimes
 from ariane_broker.errors.public_errors import block_corrupted
 from ariane_broker.rpc.translation.level_wire import LEVELS, demand_of
@@ -31,9 +28,6 @@ INT32: Final = np.dtype("<i4")
 _UINT32: Final = np.dtype("<u4")
 INT64: Final = np.dtype("<i8")
 _FEW: Final = 64
-_unpack_int32 = Struct("<i").unpack
-_unpack_int64 = Struct("<q").unpack
-_pack_int64 = Struct("<q").pack
 _IN_NO_STREAM: Final = -1
 _as_sequence: Final[Callable[[tuple[int, int, int]], ProducerSequence]] = partial(
     tuple.__new__, ProducerSequence
@@ -50,7 +44,7 @@ def rows_of(table: AppendTable, records: ByteBuffer) -> Rows:
     topics = list(table.topics)
     count = len(topics)
     try:
-        queue_ids = _int32s(table.queue_ids, "queue ids", count)
+        queue_ids = _numbers_of(table.queue_ids, INT32, "queue ids", count)
         counts = _counts_of(table, count)
         record_count = sum(counts)
         key_counts = column_of(table.key_counts, UINT8, "key counts", record_count)
@@ -82,17 +76,17 @@ def rows_of(table: AppendTable, records: ByteBuffer) -> Rows:
 
 
 def _counts_of(table: AppendTable, count: int) -> Sequence[int]:
-    counts = _int32s(table.record_counts, "record counts", count)
+    counts = _numbers_of(table.record_counts, INT32, "record counts", count)
     if not counts or min(counts) < 1:
         raise ValueError("a row has no records, or there is no row")
     return counts
 
 
-def _int32s(column: bytes, name: str, count: int) -> Sequence[int]:
-    if count == 1 and len(column) == INT32.itemsize:
-        one: tuple[int] = _unpack_int32(column)
-        return one
-    numbers: list[int] = column_of(column, INT32, name, count).tolist()
+def _numbers_of(column: bytes, dtype: np.dtype[Any], name: str, count: int) -> Sequence[int]:
+    """The numbers of a column of rows; see ``column_of``."""
+    if count == 1 and len(column) == dtype.itemsize:
+        return (int.from_bytes(column, "little", signed=dtype.kind == "i"),)
+    numbers: list[int] = column_of(column, dtype, name, count).tolist()
     return numbers
 
 
@@ -112,12 +106,8 @@ def _sequences_of(table: AppendTable, count: int) -> Sequence[ProducerSequence |
     """The numbers of the rows in their producer's streams."""
     producer_id = table.producer_id
     in_use = count if producer_id else 0
-    epochs = _int32s(table.producer_epochs, "producer epochs", in_use)
-    column = table.first_sequences
-    if in_use == 1 and len(column) == INT64.itemsize:
-        firsts: Sequence[int] = _unpack_int64(column)
-    else:
-        firsts = column_of(column, INT64, "first sequences", in_use).tolist()
+    epochs = _numbers_of(table.producer_epochs, INT32, "producer epochs", in_use)
+    firsts = _numbers_of(table.first_sequences, INT64, "first sequences", in_use)
     if not in_use:
         return (None,) * count
     sequences = list(
@@ -140,9 +130,9 @@ def _terms_of(table: AppendTable, counts: Sequence[int]) -> Sequence[RowTerms] |
         return None
     count, edges = len(counts), [0, *accumulate(counts)]
     columns = zip(
-        _numbers(levels, UINT8, "delay levels", count),
-        _numbers(required, UINT8, "required levels", count),
-        _numbers(in_sync, INT32, "in-sync minima", count),
+        _numbers_of(levels, UINT8, "delay levels", count) if levels else repeat(0, count),
+        _numbers_of(required, UINT8, "required levels", count) if required else repeat(0, count),
+        _numbers_of(in_sync, INT32, "in-sync minima", count) if in_sync else repeat(0, count),
         halves or repeat("", count),
         map(slice, edges, edges[1:]),
         strict=True,
@@ -173,11 +163,6 @@ def _terms_of_row(
         return RowTerms(refusal=refusal)
 
 
-def _numbers(column: bytes, dtype: np.dtype[Any], name: str, count: int) -> list[int]:
-    numbers: list[int] = column_of(column, dtype, name, count).tolist() if column else [0] * count
-    return numbers
-
-
 def _delay_of(level: int, times_ms: Int64s | None, delays_ms: Int64s | None) -> Delay | None:
     """When the records of a row are to be delivered.
 
@@ -206,16 +191,18 @@ def fill_result(
     """
     queue_offsets: list[int] = []
     commit_log_offsets: list[int] = []
+    usual, are_resized = None, False
     for outcome in outcomes:
         appended = outcome.appended
         queue_offsets += (-1,) if appended is None else appended.first_queue_offsets
         commit_log_offsets += (-1,) if appended is None else appended.edges[:-1]
+        are_resized |= outcome.resized
+        if usual is None and appended is not None and not (outcome.error or outcome.duplicate):
+            usual = outcome
+            result.acknowledged_level = LEVELS[outcome.level]
+            set_time(result.store_time, appended.store_timestamp_ms)
     result.first_queue_offsets = _int64s(queue_offsets)
     result.first_commit_log_offsets = _int64s(commit_log_offsets)
-    usual = next(filter(_is_stored_now, outcomes), None)
-    if usual is not None and usual.appended is not None:
-        result.acknowledged_level = LEVELS[usual.level]
-        set_time(result.store_time, usual.appended.store_timestamp_ms)
     if len(outcomes) > 1 or usual is None:
         row = 0
         for outcome in outcomes:
@@ -224,12 +211,8 @@ def fill_result(
                 for each in range(row, behind):
                     _fill_row(outcome, result.rows.add(row=each))
             row = behind
-    if any(outcome.resized for outcome in outcomes):
+    if are_resized:
         result.commit_log_offsets = _int64s(list(_starts_of(outcomes, record_counts)))
-
-
-def _is_stored_now(outcome: Outcome) -> bool:
-    return outcome.appended is not None and outcome.error is None and not outcome.duplicate
 
 
 def _is_as(outcome: Outcome, usual: Outcome | None) -> bool:
@@ -238,7 +221,7 @@ def _is_as(outcome: Outcome, usual: Outcome | None) -> bool:
         usual is not None
         and usual.appended is not None
         and outcome.appended is not None
-        and _is_stored_now(outcome)
+        and not (outcome.error or outcome.duplicate)
         and outcome.level is usual.level
         and outcome.appended.store_timestamp_ms == usual.appended.store_timestamp_ms
     )
@@ -262,9 +245,4 @@ def _starts_of(outcomes: Sequence[Outcome], record_counts: Sequence[int]) -> Ite
 
 
 def _int64s(numbers: list[int]) -> bytes:
-    if len(numbers) == 1:
-        return _pack_int64(numbers[0])
-    column = array("q", numbers)
-    if sys.byteorder == "big":
-        column.byteswap()
-    return column.tobytes()
+    return pack(f"<{len(numbers)}q", *numbers)
