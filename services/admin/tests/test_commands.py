@@ -277,6 +277,22 @@ def test_dev_starts_a_broker_again_that_was_stopped_or_killed(tmp_path):
     assert not Path(ready["store_path"]).exists()
 
 
+@pytest.mark.slow
+def test_dev_stops_in_order_although_nobody_reads_any_more(tmp_path):
+    with subprocess.Popen(
+        [BIN / "ariane", "dev", "--name-server-port", "0", "--data", str(tmp_path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        process.stdout.readline()
+        process.stdout.close()
+        [mark] = tmp_path.glob("**/abort")  # There while a broker runs, or was killed.
+        process.send_signal(signal.SIGINT)
+        assert process.stderr.read() == b""
+    assert process.returncode == 0
+    assert not mark.exists()
+
+
 def test_a_taken_port_is_one_line(cluster):
     port = cluster.name_servers.rpartition(":")[2]
     done = subprocess.run(

@@ -1,8 +1,13 @@
 """``ariane debug bundle``: one file for somebody who helps."""
 
 import json
+import signal
+import socket
 import stat
+import subprocess
+import sys
 import tarfile
+from pathlib import Path
 
 import pytest
 
@@ -54,3 +59,16 @@ def test_a_file_that_cannot_be_written_is_named(ariane, tmp_path):
     target = tmp_path / "missing" / "bundle.tar.gz"
     line = ariane("debug", "bundle", "-f", str(target), status=ExitStatus.USAGE)
     assert str(target) in line
+
+
+def test_one_ctrl_c_ends_all_its_questions(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = ":".join(map(str, silent.getsockname()))
+        ariane = Path(sys.executable).with_name("ariane")
+        words = (ariane, "debug", "bundle", "-f", "bundle.tar.gz", "--name-servers", address)
+        with subprocess.Popen(words, cwd=tmp_path) as process:
+            asked, _ = silent.accept()
+            with asked:
+                process.send_signal(signal.SIGINT)
+                assert process.wait(timeout=10) == ExitStatus.INTERRUPTED
+    assert not list(tmp_path.iterdir())

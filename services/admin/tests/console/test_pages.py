@@ -399,8 +399,16 @@ async def test_the_largest_message_is_shown_and_no_text_is_reordered(browser, cl
         await client.create_topic("adm-large", exists_ok=True)
         large = await p.send(Message("adm-large", b"x" * (4 << 20)))
         turned = await p.send(Message("adm-large", "pay \u202e001".encode(), keys=["k\u202e1"]))
+        half = await p.send(Message("adm-large", b'{"name": "\\ud83d"}'))
+        await p.send(Message("adm-large", b"a" + "\u00e4".encode() * 100, keys=["long"]))
     page = await browser.get(f"/messages/adm-large/{large.message_id}")
     assert page.status_code == 200
+    page = await browser.get(f"/messages/adm-large/{half.message_id}")
+    assert "\\ud83d" in page.text
+    page = await browser.get("/messages?topic=adm-large&key=long")
+    assert "a" + "\u00e4" * 59 + "<" in page.text
+    page = await browser.get(f"/messages?topic=adm-large&unique_id={large.unique_id}")
+    assert len(page.text) < 64 << 10
     page = await browser.get(f"/messages/adm-large/{turned.message_id}")
     assert "\u202e" not in page.text
     assert "pay \\u202e001" in page.text

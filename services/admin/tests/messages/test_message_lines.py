@@ -7,6 +7,7 @@ import pytest
 
 from ariane_admin.errors import CommandFailed
 from ariane_admin.messages.message_lines import MessageDefaults
+from ariane_admin.terminal import line_input
 from ariane_admin.terminal.line_input import iter_lines
 
 DEFAULTS = MessageDefaults(
@@ -74,6 +75,14 @@ async def test_an_input_that_cannot_be_read_is_an_error_and_no_end(tmp_path):
     with pytest.raises(IsADirectoryError):
         await anext(iter_lines(folder))
     os.close(folder)
+
+
+async def test_a_line_without_an_end_is_not_kept_for_ever(monkeypatch):
+    monkeypatch.setattr(line_input, "LINE_BYTES_MAX", 1 << 20)
+    endless = os.open("/dev/zero", os.O_RDONLY)
+    with pytest.raises(CommandFailed, match="a line of more than 1 MiB is no message"):
+        await anext(iter_lines(endless))
+    os.close(endless)
 
 
 def test_a_text_line_is_a_body():

@@ -45,7 +45,7 @@ def name_servers_option(command: _Command) -> _Command:
         show_default=True,
         show_envvar=True,
         metavar="HOST:PORT,...",
-        help="Addresses of the name servers.",
+        help="Addresses of the name servers, or sources of them: dns:HOST:PORT, file:PATH, a URL.",
     )
     return option(command)
 

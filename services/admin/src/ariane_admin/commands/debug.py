@@ -105,7 +105,11 @@ def _answers(name_servers: str) -> Iterator[Kept]:
 
 
 def _answer(question: Sequence[str], name_servers: str) -> tuple[Kept, object]:
-    """Run a command of ours; its answer, or its error, as a file."""
+    """Run a command of ours; its answer, or its error, as a file.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C has ended it, and was meant for all.
+    """
     # The root stands above this command, and nothing but a bundle runs other commands.
     from ariane_admin.cli import main  # noqa: PLC0415
 
@@ -113,6 +117,8 @@ def _answer(question: Sequence[str], name_servers: str) -> tuple[Kept, object]:
     begin = time.monotonic()
     with redirect_stdout(out), redirect_stderr(err):
         status = main([*question, "--name-servers", name_servers, "-o", "json"])
+    if status == ExitStatus.INTERRUPTED:
+        raise KeyboardInterrupt
     answer = json.loads(out.getvalue()) if out.getvalue().strip() else None
     facts = {
         "command": " ".join(("ariane", *question)),

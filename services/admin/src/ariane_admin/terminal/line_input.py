@@ -7,6 +7,13 @@ import os
 import threading
 from collections.abc import AsyncGenerator
 from contextlib import suppress
+from typing import Final
+
+from ariane_admin.errors import CommandFailed
+from ariane_admin.terminal.exits import ExitStatus
+
+LINE_BYTES_MAX: Final = 64 << 20
+"""More than any message that brokers take, in whichever form; nothing larger is kept in memory."""
 
 _CHUNK_BYTES = 1 << 20
 _CHUNKS_WAITING_MAX = 4
@@ -23,6 +30,7 @@ async def iter_lines(file_descriptor: int) -> AsyncGenerator[list[bytes], None]:
 
     Raises:
         OSError: It cannot be read any further.
+        CommandFailed: A line has no end within ``LINE_BYTES_MAX``.
     """
     chunks: asyncio.Queue[bytes | OSError] = asyncio.Queue()
     loop = asyncio.get_running_loop()
@@ -52,6 +60,9 @@ async def iter_lines(file_descriptor: int) -> AsyncGenerator[list[bytes], None]:
             *lines, rest = (rest + chunk).split(b"\n")
             if lines:
                 yield [line.removesuffix(b"\r") for line in lines]
+            if len(rest) > LINE_BYTES_MAX:
+                text = f"a line of more than {LINE_BYTES_MAX >> 20} MiB is no message"
+                raise CommandFailed(text, ExitStatus.USAGE)
         if rest:
             yield [rest]
     finally:

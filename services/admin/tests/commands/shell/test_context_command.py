@@ -65,6 +65,12 @@ def test_what_is_explicit_on_the_line_goes_before_the_environment_and_that_befor
     assert os.environ["ARIANE_NAME_SERVERS"] == "10.9.9.9:1"
 
 
+def test_a_context_may_have_sources_of_name_servers(run, asked):
+    sources = "dns:names.example:9876,file:/etc/ariane/names,https://names.example/list"
+    run("context", "add", "moving", "--name-servers", sources)
+    assert asked("--context", "moving", "topic", "list") == sources
+
+
 def test_without_contexts_it_is_this_machine(run, asked):
     run("context", "delete", "prod")
     run("context", "delete", "test")
@@ -85,7 +91,7 @@ def test_a_context_without_a_checker_never_means_the_one_of_this_machine(run):
         (["--context", "prd", "topic", "list"], ExitStatus.NOT_FOUND, "known: prod, test"),
         (["context", "add", "a/b", "--name-servers", "h:1"], ExitStatus.USAGE, "letters, digits"),
         (["context", "add", "a", "--name-servers", "h"], ExitStatus.USAGE, "host:port"),
-        (["context", "add", "a", "--name-servers", "http://h:1"], ExitStatus.USAGE, "host:port"),
+        (["context", "add", "a", "--name-servers", "ftp://h:1"], ExitStatus.USAGE, "host:port"),
         (["context", "add", "a", "--name-servers", "h:0"], ExitStatus.USAGE, "host:port"),
         (["context", "add", "a"], ExitStatus.USAGE, "--name-servers"),
     ],

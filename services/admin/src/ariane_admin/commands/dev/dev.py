@@ -215,9 +215,12 @@ async def _run(
         if not exit_after_ready:
             await _watch(cluster)
     finally:
-        if not output.for_programs:
-            click.echo("Stopping.")
-        await cluster.stop()
+        try:
+            if not output.for_programs:
+                click.echo("Stopping.")
+        finally:
+            # Also where nobody reads any more: `ariane dev | head`.
+            await cluster.stop()
 
 
 def _port(given: int | None, usually: int, *, usual: bool) -> int:

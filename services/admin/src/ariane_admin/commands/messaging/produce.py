@@ -187,54 +187,52 @@ async def _send_lines(
     safety: _Safety,
 ) -> int:
     sent = 0
-
-    def messages_of(lines: list[bytes]) -> list[Message]:
-        try:
-            return [make(line, sent + number) for number, line in enumerate(lines, start=1)]
-        except CommandFailed as error:
-            raise _with_sent_count(error, sent) from error
-
-    async with Producer(name_servers) as producer, aclosing(iter_lines(file_descriptor)) as chunks:
-        async for lines in chunks:
-            messages = messages_of(lines)
-            try:
-                results = await producer.send_batch(
-                    messages, level=safety.level, in_sync_min=safety.in_sync_min
-                )
+    try:
+        async with (
+            Producer(name_servers) as producer,
+            aclosing(iter_lines(file_descriptor)) as chunks,
+        ):
+            async for lines in chunks:
+                messages = [make(line, sent + number) for number, line in enumerate(lines, start=1)]
+                try:
+                    results = await producer.send_batch(
+                        messages, level=safety.level, in_sync_min=safety.in_sync_min
+                    )
+                except BatchSendError as error:
+                    stored = [one for one in error.outcomes if isinstance(one, SendResult)]
+                    sent += len(stored)
+                    _write_handles(stored, handles)
+                    raise _stopped(error) from error
                 safety.saw(results)
                 sent += len(results)
                 _write_handles(results, handles)
                 show(f"{counted(sent, 'message')} sent")
-            except BatchSendError as error:
-                stored = (one for one in error.outcomes if isinstance(one, SendResult))
-                _write_handles(stored, handles)
-                raise _stopped(error, sent) from error
-            except OSError as error:
-                lost = CommandFailed(f"recall handles cannot be written: {error.strerror}")
-                raise _with_sent_count(lost, sent) from error
+    except CommandFailed as error:
+        text = f"{error.message} ({counted(sent, 'message')} sent)"
+        raise CommandFailed(text, error.status, reason=error.reason) from error
     return sent
 
 
 def _write_handles(results: Iterable[SendResult], handles: TextIO | None) -> None:
-    """Write handles down at once: whoever is killed later has them."""
-    if handles is not None:
+    """Write handles down at once: whoever is killed later has them.
+
+    Raises:
+        CommandFailed: They cannot be written.
+    """
+    if handles is None:
+        return
+    try:
         handles.writelines(f"{one.recall_handle}\n" for one in results if one.recall_handle)
         handles.flush()
+    except OSError as error:
+        raise CommandFailed(f"recall handles cannot be written: {error.strerror}") from error
 
 
-def _stopped(error: BatchSendError, sent: int) -> CommandFailed:
-    """Return how far it came, and why no further; the status is that of the first refusal."""
-    sent += sum(isinstance(outcome, SendResult) for outcome in error.outcomes)
+def _stopped(error: BatchSendError) -> CommandFailed:
+    """Why it goes no further; the status is that of the first refusal."""
     first = next(outcome for outcome in error.outcomes if isinstance(outcome, ArianeError))
     status = ExitStatus.OUTCOME_UNKNOWN if error.outcome_unknown else exit_status_of(first)
-    return _with_sent_count(CommandFailed(str(first), status, reason=first.reason), sent)
-
-
-def _with_sent_count(error: CommandFailed, sent: int) -> CommandFailed:
-    """The error, with how many messages were sent before it."""
-    count = counted(sent, "message")
-    text = f"{error.message} ({count} sent)"
-    return CommandFailed(text, error.status, reason=error.reason)
+    return CommandFailed(str(first), status, reason=first.reason)
 
 
 def _pairs(properties: tuple[str, ...]) -> dict[str, str]:

@@ -16,6 +16,7 @@ from ariane_admin.asking.contexts import (
     save_contexts,
 )
 from ariane_admin.terminal.output import Output, output_option
+from ariane_wire import is_source
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _FILE = click.Path(exists=True, dir_okay=False, readable=True, resolve_path=True)
@@ -30,7 +31,7 @@ def _name(_context: click.Context, _parameter: click.Parameter, value: str) -> s
 
 def _addresses(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
     given = [address.strip() for address in value.split(",")]
-    return ",".join(check_address(address) for address in given)
+    return ",".join(each if is_source(each) else check_address(each) for each in given)
 
 
 def _one(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
@@ -44,7 +45,7 @@ def _one(_context: click.Context, _parameter: click.Parameter, value: str | None
     required=True,
     metavar="HOST:PORT,...",
     callback=_addresses,
-    help="Addresses of the name servers.",
+    help="Addresses of the name servers, or sources of them: dns:HOST:PORT, file:PATH, a URL.",
 )
 @click.option(
     "--checker",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
@@ -325,14 +326,22 @@ def _as_text(body: bytes) -> str | None:
 
 def _as_json(text: str) -> str | None:
     try:
-        return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+        laid_out = json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+        laid_out.encode()  # No page has half of a surrogate pair, which JSON may escape.
     except (ValueError, RecursionError):
         return None
+    return laid_out
 
 
 def _short(body: bytes) -> str:
-    text = _as_text(body)
-    return body[: SHOWN_BYTES // 3].hex(" ") if text is None else " ".join(text.split())
+    """The beginning of a body on one line; lists have bodies that end within a character."""
+    begin = body[:SHOWN_BYTES]
+    try:
+        decoder = codecs.getincrementaldecoder("utf-8")()
+        text = decoder.decode(begin, final=len(body) < SHOWN_BYTES)
+    except UnicodeDecodeError:
+        return begin[: SHOWN_BYTES // 3].hex(" ")
+    return " ".join(text.split())
 
 
 def _table(found: Sequence[Message], more: str) -> Table:
