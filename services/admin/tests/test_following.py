@@ -6,6 +6,8 @@ import sys
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from ariane_admin.cli import main
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_sdk.sync import Message, Producer
@@ -61,6 +63,30 @@ def test_who_follows_waits_for_a_broker_that_restarts(tmp_path):
                 producer.send(Message("followed", b"after"))
             out, err = process.communicate(timeout=60)
     assert (process.returncode, out, err) == (ExitStatus.DONE, "after\n", "")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("consume", "read-by-nobody"),
+        pytest.param(("consume", "read-by-nobody", "--group", "nobodies"), marks=pytest.mark.slow),
+        pytest.param(
+            ("consume", "read-by-nobody", "--group", "others", "--receive"), marks=pytest.mark.slow
+        ),
+        pytest.param(("topic", "tail", "read-by-nobody"), marks=pytest.mark.slow),
+        pytest.param(("top", "--interval", "600"), marks=pytest.mark.slow),
+    ],
+    ids=" ".join,
+)
+def test_who_follows_ends_when_nobody_reads_although_nothing_comes(cluster, words):
+    servers = ("--name-servers", cluster.name_servers)
+    main(["topic", "create", "read-by-nobody", "--exists-ok", *servers])
+    with subprocess.Popen(
+        [BIN / "ariane", *words, *servers], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        process.stdout.close()
+        assert process.wait(timeout=30) == ExitStatus.DONE
+        assert process.stderr.read() == b""
 
 
 def test_nobody_waits_for_what_never_was_there(tmp_path, capfd):

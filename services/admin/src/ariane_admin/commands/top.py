@@ -17,6 +17,7 @@ from ariane_admin.asking.questions import questions
 from ariane_admin.asking.traffic import Look, Traffic, look_at, traffic_between
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_admin.terminal.output import Output, Row
+from ariane_admin.terminal.output_reader import while_read
 from ariane_record.names import is_system_group, retry_topic
 
 _TOPIC_COLUMNS: Final = ("topic", "sent_per_s")
@@ -61,7 +62,7 @@ def top(
       ariane top --count 1 -o json
       ariane top --interval 1 --rows 5 --count 10
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
-    return run_async(_watch(name_servers, interval, count, rows_max, output))
+    return run_async(while_read(_watch(name_servers, interval, count, rows_max, output)))
 
 
 async def _watch(

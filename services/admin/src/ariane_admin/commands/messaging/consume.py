@@ -28,6 +28,7 @@ from ariane_admin.terminal.client_warnings import client_warnings, say_warning
 from ariane_admin.terminal.error_statuses import reasoned
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_admin.terminal.output import Output
+from ariane_admin.terminal.output_reader import while_read
 from ariane_record.control_characters import holds_control_character, shown_lines
 from ariane_sdk import PushConsumer, QueueReader, ReceiveConsumer, ReceivedMessage
 from ariane_sdk.errors import BodyDamaged, MessagesFailed
@@ -252,7 +253,7 @@ def consume(
     if no_follow or until is not None:
         return run_async(_up_to_the_end(name_servers, topic, begin, lines))
     if group is None:
-        return run_async(_following(name_servers, topic, begin, lines))
+        return run_async(while_read(_following(name_servers, topic, begin, lines)))
     wanted = dict.fromkeys((topic, *more_topics), " || ".join(tags) or "*")
     if receive and group is not None:
         if in_order is not None:
@@ -265,7 +266,7 @@ def consume(
             from_oldest=start == "earliest",
             by_priority=by_priority,
         )
-        return run_async(_receiving(receiver, lines, count))
+        return run_async(while_read(_receiving(receiver, lines, count)))
     consumer = PushConsumer(
         name_servers,
         group=group,
@@ -276,7 +277,7 @@ def consume(
         batch_size=_LISTENER_BATCH if count is None else 1,
     )
     with client_warnings(except_for=_Enough):
-        run_async(_as_member(consumer, lines))
+        run_async(while_read(_as_member(consumer, lines)))
     return ExitStatus.DONE
 
 

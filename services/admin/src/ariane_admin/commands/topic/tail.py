@@ -17,6 +17,7 @@ from ariane_admin.messages.queue_tail import follow_from
 from ariane_admin.terminal.client_warnings import say_warning
 from ariane_admin.terminal.error_statuses import reasoned
 from ariane_admin.terminal.output import Output
+from ariane_admin.terminal.output_reader import while_read
 from ariane_record.control_characters import shown
 from ariane_sdk import MessageQueue, QueueReader, ReceivedMessage
 from ariane_sdk.errors import BodyDamaged
@@ -51,7 +52,7 @@ def tail(*, name: str, last: int, no_follow: bool, name_servers: str, output: Ou
       ariane topic tail orders --last 100 --no-follow
       ariane topic tail orders -n 0 -o json
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
-    run_async(_tail(name_servers, name, last, output, no_follow=no_follow))
+    run_async(while_read(_tail(name_servers, name, last, output, no_follow=no_follow)))
 
 
 async def _tail(
