@@ -175,7 +175,9 @@ class _Changes:
         lags: dict[str, int] = {}
         for group in self._stage.history.groups:
             for lag in await self._cluster.consumer_lag(group):
-                if lag.message_count and not lag.unread:
+                # A group that came after a queue was closed lacks all of it.
+                came_late = lag.unread and not lag.consumer_offset
+                if lag.message_count and not came_late:
                     lags[f"{group} in {lag.message_queue}"] = lag.message_count
         self._stage.history.lags = lags
 

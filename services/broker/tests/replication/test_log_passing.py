@@ -250,6 +250,28 @@ def test_a_record_larger_than_chunks_or_the_window_passes(tmp_path, body_bytes):
     other.close()
 
 
+def test_no_change_of_topics_travels_without_the_offsets_that_were_saved_before(
+    tmp_path, monkeypatch
+):
+    disk = FaultyDisk()
+    state = StateCopies(disk, tmp_path)
+
+    def save(content):
+        for name in ("consumerOffset.json", "topics.json"):
+            state.put(StatePart(name, content))
+
+    def read_and_save(path):
+        monkeypatch.undo()
+        content = disk.read(path)
+        save(b'{"a": 2}')  # Before the other file is read.
+        return content
+
+    save(b'{"a": 1}')
+    monkeypatch.setattr(disk, "read", read_and_save)
+    found = {part.name: json.loads(part.content)["a"] for part in state.parts({})}
+    assert found == {"topics.json": 1, "consumerOffset.json": 2}
+
+
 def test_state_files_travel_when_they_differ(tmp_path):
     disk = FaultyDisk()
     one, other = (StateCopies(disk, tmp_path / name) for name in ("one", "other"))

@@ -38,6 +38,7 @@ class Creations:
                 delete_queues=self.announce,
                 forget=self.announce,
                 save_forgotten=self.settle,
+                save_offsets=self.announce,
                 wake_queue=lambda queue: None,
             ),
             auto_create_queue_count=2,

@@ -204,6 +204,7 @@ class Deletions:
                 delete_queues=self.delete_queues,
                 forget=self.forget,
                 save_forgotten=self.settle,
+                save_offsets=self.announce,
                 wake_queue=lambda queue: None,
             ),
             auto_create_queue_count=4,

@@ -148,6 +148,18 @@ async def test_queues_that_could_not_be_closed_take_messages_as_before(
     assert await broker.bodies("orders", 1) == [b"a"]
 
 
+async def test_a_killed_broker_knows_what_was_consumed_of_queues_that_are_read_no_more(
+    broker, crashed
+):
+    await broker.create_topic("orders", 2)
+    await broker.store("orders", [b"a", b"b"], 1)
+    await broker.store_offset("group", "orders", 1, 0, durable=True)
+    await broker.store_offset("group", "orders", 1, 2)
+    await update(broker, read_queue_count=1, write_queue_count=1)
+    async with crashed() as again:
+        assert await lags(again) == [(1, 0, True)]
+
+
 async def test_what_is_for_a_queue_that_is_gone_comes_in_another(broker):
     await broker.create_topic("orders", 2)
     delayed = broker.batch("orders", [b"later"], 1, delay_level=1)

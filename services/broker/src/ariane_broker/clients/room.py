@@ -149,6 +149,7 @@ def _topic_effects(
         delete_queues=partial(_delete_queues, log, environment.threads.keeper),
         forget=partial(forget_topics, state, log),
         save_forgotten=partial(_save_forgotten, state, log, save_epochs),
+        save_offsets=state.saved_offsets.save,
         wake_queue=log.held.wake,
     )
 

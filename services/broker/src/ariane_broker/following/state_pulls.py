@@ -145,7 +145,7 @@ class StatePulls:
         bring these topics back. Snapshots follow once the log reaches the end that they include.
         """
         decided = [part for part in pull.parts if part.name in DECIDED]
-        are_deleted = await self._run(self._put_parts, decided, pull.deleted_topics)
+        are_deleted = await self._put_all(decided, pull.deleted_topics)
         if decided:
             await self._on_state()
         while not are_deleted:
@@ -154,23 +154,26 @@ class StatePulls:
                 return
             await self._sleep(STATE_STEP_S)
             if self._store.max_offset >= max(pull.deleted_topics.values()):
-                are_deleted = await self._run(self._put_parts, [], pull.deleted_topics)
+                are_deleted = await self._put_all([], pull.deleted_topics)
         self.version = pull.version
         self.on_stored()
         snapshots = [part for part in pull.parts if part.name not in DECIDED]
         while wait and self._store.max_offset < pull.end and not self._wanted.is_set():
             await self._sleep(STATE_STEP_S)
         if self._store.max_offset >= pull.end:
-            await self._run(self._put_parts, snapshots, {})
+            await self._put_all(snapshots, {})
 
-    def _put_parts(self, parts: list[StatePart], deleted_topics: dict[str, int]) -> bool:
-        """Store files; returns whether the log had all records of deleted topics. Blocks."""
+    async def _put_all(self, parts: list[StatePart], deleted_topics: dict[str, int]) -> bool:
+        """Store files; returns whether the log had all records of deleted topics."""
         if not parts and not deleted_topics:
             return True
+        return bool(await self._run(self._put_parts, parts, deleted_topics))
+
+    def _put_parts(self, parts: list[StatePart], deleted_topics: dict[str, int]) -> bool:
         end = self._store.max_offset
         self._store.flush()
         self._store.copying.note_deleted(deleted_topics)
-        for part in parts:
+        for part in reversed(parts):  # Topics last, as they were saved: see ``StateCopies.parts``.
             self._state.put(part)
         return max(deleted_topics.values(), default=0) <= end
 

@@ -27,9 +27,11 @@ STATE_FILE_BYTES_MAX: Final = 256 << 20
 
 _NAME: Final = re.compile(r"[A-Za-z0-9]{1,64}\.json")
 
+_TOPICS: Final = "topics.json"
+
 DECIDED: Final = frozenset(
     {
-        "topics.json",
+        _TOPICS,
         "subscriptionGroup.json",
         "consumerOffset.json",
         "queueLocks.json",
@@ -61,8 +63,12 @@ class StateCopies:
         return {part.name: crc32(part.content) for part in self.parts({})}
 
     def parts(self, known: Mapping[str, int]) -> Iterator[StatePart]:
-        """Files that differ from those whose checksums are known."""
-        for name in self.disk.names(self.folder):
+        """Files that differ from those whose checksums are known.
+
+        Topics come first. What groups have consumed of a queue is saved before the queue is closed:
+        so no closed queue comes along with offsets of before.
+        """
+        for name in sorted(self.disk.names(self.folder), key=lambda name: name != _TOPICS):
             if not is_state_file(name):
                 continue
             try:

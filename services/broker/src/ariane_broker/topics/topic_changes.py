@@ -77,6 +77,8 @@ class TopicEffects:
     same name meanwhile."""
     save_forgotten: Callable[[], Awaitable[None]]
     """Returns once it is durable that this was forgotten."""
+    save_offsets: Callable[[], Awaitable[None]]
+    """Returns once it is durable what groups have consumed."""
     wake_queue: Callable[[QueueKey], None]
     """Wakes pulls that wait for a queue."""
 
@@ -189,9 +191,13 @@ class TopicChanges:
                 return
 
     async def _close_queues(self, before: TopicConfig, config: TopicConfig) -> None:
-        """Let fewer queues be read: visible first, because what came to them would be hidden."""
+        """Let fewer queues be read: visible first, because what came to them would be hidden.
+
+        Nobody reads them later, and could store again that they were consumed.
+        """
         self._table.put(config)
         try:
+            await self._effects.save_offsets()
             await self._save_with(config)
         except BaseException:
             self._table.put(before)
