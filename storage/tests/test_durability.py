@@ -224,6 +224,25 @@ def test_flush_due_does_what_the_clock_says(bench, store):
     assert store.flushed_offset < store.max_offset
 
 
+def test_a_store_in_which_nothing_happens_leaves_the_disk_alone(bench, store):
+    store.append(block_of("flights", [b"x"] * 3, keys=[["k"]] * 3), 0)
+    store.flush_derived()
+    steps, flushes = bench.disk.steps, bench.disk.flushes
+    for _ in range(3):
+        bench.clock.advance(bench.config.derived_interval_ms)
+        assert store.keeping.is_flush_due
+        store.keeping.flush_due()
+        assert not store.keeping.is_flush_due
+    assert (bench.disk.steps, bench.disk.flushes) == (steps, flushes)
+    store.append(block_of("flights", [b"y"], keys=[["k"]]), 0)
+    bench.clock.advance(bench.config.derived_interval_ms)
+    store.keeping.flush_due()
+    assert bench.disk.flushes > flushes
+    again = replace(bench, disk=bench.disk.copy().lose_power(1)).open()
+    assert [found.body for found in again.query_by_key("flights", "k")] == [b"y"] + [b"x"] * 3
+    again.close()
+
+
 def fill_segments(bench, store, count):
     while store.max_offset <= (count - 1) * store.config.segment_bytes:
         store.append(block_of("flights", [b"x" * 900] * 2, keys=[["k"], ["k"]]), 0)

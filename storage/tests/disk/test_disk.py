@@ -262,6 +262,33 @@ def test_a_checkpoint_is_the_one_before_or_the_one_after():
     raise AssertionError("saving never ends")
 
 
+def test_a_mark_that_is_taken_back_is_gone_with_the_next_checkpoint_also_one_like_the_last():
+    disk, path = FaultyDisk(), Path("/checkpoint")
+    file = CheckpointFile(disk, path)
+    cut = Checkpoint(0, 10, 10, 10, 5, 1, 2, 3)
+    file.save(cut)
+    file.mark(20)
+    disk.sync(files=[path])  # As the system does by itself.
+    file.mark(10)
+    file.save(cut)
+    for seed in range(20):
+        assert CheckpointFile(disk.copy().lose_power(seed), path).load() == cut
+
+
+def test_a_checkpoint_that_failed_halfway_is_not_taken_for_the_one_before():
+    path = Path("/checkpoint")
+    first = Checkpoint(0, 10, 10, 10, 5, 1, 2, 3)
+    for step in range(1, 5):
+        disk = FaultyDisk()
+        file = CheckpointFile(disk, path)
+        file.save(first)
+        disk.failing = range(disk.steps + step, disk.steps + step + 1)
+        with pytest.raises(OSError, match="Input/output error"):
+            file.save(Checkpoint(0, 20, 20, 20, 6, 1, 4, 6))
+        file.save(first)
+        assert CheckpointFile(disk.copy().lose_power(step), path).load() == first
+
+
 def test_a_checkpoint_with_flipped_bits_is_an_older_one_or_none():
     disk, path = FaultyDisk(), Path("/checkpoint")
     file = CheckpointFile(disk, path)

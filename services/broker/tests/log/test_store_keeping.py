@@ -4,6 +4,7 @@ import asyncio
 import inspect
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from pkgutil import walk_packages
@@ -46,6 +47,8 @@ class ScriptedStore:
 
     def __init__(self):
         self.turns = {"flush": 0, "prepare": 0, "file": 0}
+        self.is_flush_due = True
+        self.told = []
         self.waiting_keys = 0
         self.file_error = self.finish_error = None
         self.max_offset = 77
@@ -113,7 +116,7 @@ async def keeping(store):
         SystemClock(),
         flush_tick_seconds=0.001,
         disk_refuse_ratio=0.9,
-        on_flushed=lambda: None,
+        on_flushed=partial(store.told.append, "flushed"),
         on_repaired=store.repaired.extend,
         on_failed=failures.append,
     )
@@ -148,6 +151,17 @@ async def test_damage_that_a_read_finds_is_told_once_a_range(store, keeping):
     assert (first["begin_commit_log_offset"], first["end_commit_log_offset"]) == (20, 30)
     assert (second["begin_commit_log_offset"], second["end_commit_log_offset"]) == (40, 50)
     assert {first["log_level"], second["log_level"]} == {"warning"}
+
+
+async def test_no_thread_is_asked_to_flush_what_is_not_due_but_flushes_of_others_are_told(
+    store, keeping
+):
+    store.is_flush_due = False
+    await keeping._flush()
+    assert (store.turns["flush"], store.told) == (0, ["flushed"])
+    store.is_flush_due = True
+    await keeping._flush()
+    assert (store.turns["flush"], store.told) == (1, ["flushed", "flushed"])
 
 
 async def test_crossing_the_refusing_ratio_is_told_once_each_way(store, keeping):

@@ -98,6 +98,9 @@ class IndexFile:
         self._slots: NDArray[np.int32] | None = None
         # Pages of slots that have changed since they were written.
         self._changed = np.zeros(slots // _SLOTS_OF_PAGE + 1, np.bool_)
+        # How often it has changed, and how much of that is durable: perhaps nothing of what another
+        # process has written.
+        self._changes, self._durable_changes = 1, 0
         (
             self.begin_timestamp,
             self.end_timestamp,
@@ -225,6 +228,8 @@ class IndexFile:
             self._next_item,
         )
         self._file.write_at(0, header)
+        # After all of it: a concurrent flush that has not seen this leaves it to the next one.
+        self._changes += 1
 
     def find(self, key_hash: int) -> Iterator[tuple[int, int] | BytesCold | None]:
         """Items of a hash, newest first: commit-log offset and store timestamp to the second.
@@ -338,29 +343,36 @@ class IndexFile:
         self._write_header()
 
     def flush(self) -> None:
-        """Make the file durable.
+        """Make the file durable, unless it is.
 
         Raises:
             OSError: The disk failed.
         """
+        changes = self._changes
+        if changes != self._durable_changes or self._changed.any():
+            self._write_changed_slots()
+            self._file.flush()
+            self._durable_changes = changes
+
+    def _write_changed_slots(self) -> None:
         changed = np.flatnonzero(self._changed)
-        if self._slots is not None and len(changed):
-            # In this order: changes made meanwhile are written by the next flush as well.
-            self._changed[changed] = False
-            breaks = np.flatnonzero(np.diff(changed) != 1)
-            firsts = changed[np.concatenate(([0], breaks + 1))].tolist()
-            lasts = changed[np.concatenate((breaks, [len(changed) - 1]))].tolist()
-            try:
-                for first, last in zip(firsts, lasts, strict=True):
-                    part = self._slots[first * _SLOTS_OF_PAGE : (last + 1) * _SLOTS_OF_PAGE]
-                    position = HEADER.size + first * _SLOTS_OF_PAGE * SLOT_BYTES
-                    if len(part):
-                        self._file.write_at(position, part.tobytes())
-            except OSError:
-                # A disk that is only full is written to again.
-                self._changed[changed] = True
-                raise
-        self._file.flush()
+        if self._slots is None or not len(changed):
+            return
+        # In this order: changes made meanwhile are written by the next flush as well.
+        self._changed[changed] = False
+        breaks = np.flatnonzero(np.diff(changed) != 1)
+        firsts = changed[np.concatenate(([0], breaks + 1))].tolist()
+        lasts = changed[np.concatenate((breaks, [len(changed) - 1]))].tolist()
+        try:
+            for first, last in zip(firsts, lasts, strict=True):
+                part = self._slots[first * _SLOTS_OF_PAGE : (last + 1) * _SLOTS_OF_PAGE]
+                position = HEADER.size + first * _SLOTS_OF_PAGE * SLOT_BYTES
+                if len(part):
+                    self._file.write_at(position, part.tobytes())
+        except OSError:
+            # A disk that is only full is written to again.
+            self._changed[changed] = True
+            raise
 
     def close(self) -> None:
         """Release file and memory; a query in progress finishes."""

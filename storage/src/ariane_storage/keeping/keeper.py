@@ -162,6 +162,14 @@ class Keeper:
             # As one step: a flush in between would mark the old end as durable again.
             parts.guard.run(cut)
 
+    @property
+    def is_flush_due(self) -> bool:
+        """Whether ``flush_due`` has anything to do. Any thread."""
+        log, now_ms = self._parts.log, self._parts.clock.now_ms()
+        waiting_bytes = log.write_offset - log.flushed_offset
+        schedule = self._schedule
+        return schedule.derived_due(now_ms) or schedule.log_due(now_ms, waiting_bytes)
+
     def flush_due(self) -> None:
         """Flush files that are due by the configured intervals. Any thread; call it often.
 

@@ -79,6 +79,8 @@ class CheckpointFile:
         # Whether the disk has lost it, so that it must be written as a whole.
         self._is_lost = False
         self._marked: OpenFile | None = None
+        # What the file says durably; None if that is not known.
+        self._saved: Checkpoint | None = None
 
     def load(self) -> Checkpoint | None:
         """Load the newest valid checkpoint, or None.
@@ -137,12 +139,17 @@ class CheckpointFile:
         return sequence, Checkpoint(*fields)
 
     def save(self, checkpoint: Checkpoint) -> None:
-        """Write a checkpoint durably; the previous one stays in the other slot.
+        """Write a checkpoint durably, unless it is there; the previous one stays in its slot.
 
         Raises:
             OSError: The disk failed.
         """
-        if self._is_lost or self._disk.size_of(self._path) != CHECKPOINT_BYTES:
+        is_whole = not self._is_lost and self._disk.size_of(self._path) == CHECKPOINT_BYTES
+        if is_whole and checkpoint == self._saved:
+            return
+        # If this fails halfway, a slot may be durable that nobody has heard of.
+        self._saved = None
+        if not is_whole:
             self.close()
             self._disk.write(self._path, bytes(CHECKPOINT_BYTES))
             self._disk.sync(folders=[self._path.parent])
@@ -159,6 +166,7 @@ class CheckpointFile:
             file.close()
         self._disk.sync(files=[self._path])
         self._sequence = sequence
+        self._saved = checkpoint
 
     def mark(self, flushed_offset: int) -> None:
         """Record the durable end of the log, without waiting for the disk. One thread.
@@ -173,6 +181,8 @@ class CheckpointFile:
             if self._is_lost or self._disk.size_of(self._path) != CHECKPOINT_BYTES:
                 return
             file = self._marked = self._disk.open(self._path, writable=True)
+        # The next checkpoint makes the mark durable, also one like the last.
+        self._saved = None
         mark = _MARK.pack(_MAGIC, flushed_offset)
         file.write_at(_MARK_START, mark + _CRC.pack(crc32(mark)))
 

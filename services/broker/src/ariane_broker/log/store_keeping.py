@@ -192,8 +192,9 @@ class StoreKeeping:
 
     async def _flush(self) -> None:
         self._log_damage()
-        if await self._in_keeper("flush", self._store.keeping.flush_due):
-            self._on_flushed()
+        keeping = self._store.keeping
+        if not keeping.is_flush_due or await self._in_keeper("flush", keeping.flush_due):
+            self._on_flushed()  # Others may have flushed, too.
 
     async def _file_keys(self) -> None:
         if self._store.keeping.waiting_keys:
