@@ -70,6 +70,8 @@ class DatabaseRow:
         self._database = database
         self._wait_s_max = wait_s_max
         self._key = {"cluster_name": cluster_name, "broker_name": broker_name}
+        columns = REPLICA_SET.c
+        self._wanted = select(columns.version, columns.document).filter_by(**self._key)
 
     async def read(self) -> ReplicaSet | None:
         """The row; None before its first broker has created it."""
@@ -94,10 +96,8 @@ class DatabaseRow:
             raise RowUnreachable(" ".join(str(cause).split())) from error
 
     def _read(self) -> ReplicaSet | None:
-        columns = REPLICA_SET.c
-        wanted = select(columns.version, columns.document).filter_by(**self._key)
         with self._database.reading() as connection:
-            row = connection.execute(wanted).one_or_none()
+            row = connection.execute(self._wanted).one_or_none()
         return None if row is None else ReplicaSet.of(int(row[0]), json.loads(row[1]))
 
     def _change(self, changed: ReplicaSet) -> bool:
