@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TextIO
 
-from greenlet import getcurrent
+from greenlet import getcurrent, greenlet
 
 from played_world.machines.machine import Machine
 from played_world.machines.network import Network
@@ -36,6 +37,8 @@ class World:
         self.hooked: object = None
         """The loop that hears of asynchronous generators: the last one that ran."""
         self._process_id = 1000
+        self.idle_workers: list[_Worker] = []
+        """Greenlets of threads that have no work."""
         self._play_locks()
 
     def machine(self, name: str) -> Machine:
@@ -55,6 +58,12 @@ class World:
         self._process_id += 1
         return self._process_id
 
+    def worker(self, work: Callable[[], None]) -> greenlet:
+        """A greenlet that does some work of a thread once it is entered."""
+        worker = self.idle_workers.pop() if self.idle_workers else _Worker(self)
+        worker.work = work
+        return worker
+
     def finds(self, process: Process, what: str, context: dict[str, Any]) -> None:
         """Note what must not happen."""
         error = context.get("exception")
@@ -68,3 +77,19 @@ class World:
         for name, module in sorted(sys.modules.items()):
             if name.startswith("ariane_storage.") and hasattr(module, "threading"):
                 module.threading = threading  # type: ignore[attr-defined]
+
+
+class _Worker(greenlet):
+    """Does one piece of work after the other, unless it is left for ever in one of them."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(parent=world.hub)
+        self.work: Callable[[], None]
+        self._world = world
+
+    def run(self) -> None:
+        """Work, and be free for other work."""
+        while True:
+            self.work()
+            self._world.idle_workers.append(self)
+            self._world.hub.switch()

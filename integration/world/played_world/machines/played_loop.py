@@ -48,19 +48,16 @@ class PlayedLoop(asyncio.BaseEventLoop):
         """Leave it."""
         self._debug = False
 
-    def _call_soon(
-        self, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None
+    def call_soon(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> events.Handle:
+        """Call in the next turn."""
         handle = events.Handle(callback, args, self, context)
         self._ready.append(handle)
         self.process.wake()
         return handle
 
-    def call_soon_threadsafe(  # type: ignore[override]
-        self, callback: Callable[..., object], *args: Any, context: Context | None = None
-    ) -> events.Handle:
-        """As ``call_soon``: there is one thread."""
-        return self._call_soon(callback, args, context)
+    call_soon_threadsafe = call_soon  # type: ignore[assignment]  # There is one thread.
 
     def call_at(  # type: ignore[override]
         self,

@@ -1,8 +1,9 @@
 """One life of a program: a loop and threads, until it ends or is killed.
 
-Each turn of the loop, and each piece of work of a thread, is a greenlet. It may be left in the
-middle: for a call of the disk that takes its time, for a lock, or for ever, if the process is
-killed there. A greenlet that is left for ever is kept, so that nothing of it is ever run again.
+The loop is a greenlet, and so is each thread at work. It may be left in the middle: for a call of
+the disk that takes its time, for a lock, or for ever, if the process is killed there. A greenlet
+that is left for ever is kept, so that nothing of it is ever run again. One that has come to the end
+of a turn, or of its work, is used again: a new one costs more than most turns.
 """
 
 from __future__ import annotations
@@ -68,6 +69,7 @@ class Process:
         self._on_death_at_disk: Callable[[], None] = _nothing
         self._on_end = on_end
         self._hub = self.world.hub
+        self._turns = greenlet(self._run_turns, self._hub)
         self._threads: dict[int, PlayedThreads] = {}
         self._is_in_turn = False
         self._is_turn_due = False
@@ -104,13 +106,15 @@ class Process:
             return
         self._is_turn_due = False
         self._is_in_turn = True
-        self._enter(greenlet(self._run_turn, self._hub), is_loop=True)
+        self._enter(self._turns, is_loop=True)
 
-    def _run_turn(self) -> None:
-        self.loop.run_ready()
-        self._is_in_turn = False
-        if self.loop.has_work:
-            self.wake()
+    def _run_turns(self) -> None:
+        while True:
+            self.loop.run_ready()
+            self._is_in_turn = False
+            if self.loop.has_work:
+                self.wake()
+            self._hub.switch()
 
     def _enter(self, work: greenlet, *, is_loop: bool) -> None:
         """Go on with a turn or with the work of a thread, until it ends or waits."""
@@ -189,7 +193,7 @@ class Process:
 
     def run_in_thread(self, work: Callable[[], None]) -> None:
         """Let a thread work, from now on."""
-        self._enter(greenlet(work, self._hub), is_loop=False)
+        self._enter(self.world.worker(work), is_loop=False)
 
     # The end.
 
@@ -232,7 +236,8 @@ class Process:
 
     def _die(self) -> None:
         self.is_dead = True
-        GRAVEYARD.append((self, self._kept, self._suspended, asyncio.all_tasks(self.loop)))
+        left = (self._turns, self._kept, self._suspended, asyncio.all_tasks(self.loop))
+        GRAVEYARD.append((self, *left))
         self.world.network.forget(self)
         self.machine.release(self)
         self._on_end(self)
