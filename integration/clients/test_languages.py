@@ -368,7 +368,7 @@ def test_messages_are_found_by_key_and_id_whoever_has_packed_them(language, work
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("language", COLD_SENDS)
-def test_who_sends_is_told_by_id_and_group(language, worker, topics):
+def test_producers_are_listed_by_id_and_group(language, worker, topics):
     topic = f"told-{language}"
     topics.create_topic(topic, queue_count=1)
     message = {"topic": topic, "body": "", "keys": [], "properties": {}}

@@ -184,7 +184,7 @@ def test_delayed_messages_come_when_they_are_due(stage, cast):
     side_by_side("receive", cast, receiving)
 
 
-def test_what_was_recalled_never_comes(stage, cast):
+def test_a_recalled_message_is_never_delivered(stage, cast):
     topic = stage.topic("recalled")
     able = [actor for actor in cast if actor.can("recall")]
 
@@ -256,7 +256,7 @@ def test_transactions_commit_roll_back_and_are_asked_about(stage, cast):
     side_by_side("are asked", cast, asked_about)
 
 
-def test_what_is_not_settled_in_time_comes_again(stage, cast):
+def test_a_message_that_is_not_settled_in_time_is_redelivered(stage, cast):
     topic = stage.topic("again")
     sent = joined(
         side_by_side("send", cast[:1], lambda each: send(each, topic, [message(topic, "slow")]))
@@ -315,7 +315,7 @@ def test_listeners_hear_everything_once(stage, cast):
     side_by_side("hear", listeners, hearing)
 
 
-def test_what_a_listener_fails_comes_again_and_ends_as_a_dead_letter(stage, cast):
+def test_a_message_that_the_listener_fails_on_is_redelivered_and_ends_as_a_dead_letter(stage, cast):
     topic = stage.topic("failing")
     listeners = [actor for actor in cast if actor.can("push")]
     [sent] = joined(

@@ -161,7 +161,7 @@ def java(name: str, folder: Path, home: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("name", JAVA_PRODUCERS)
-def test_what_examples_of_java_send_arrives(name, stage, examples_gateway, ours, tmp_path):
+def test_messages_of_examples_in_java_arrive(name, stage, examples_gateway, ours, tmp_path):
     topic = topic_of(stage, JAVA_PRODUCERS[name], fifo="Fifo" in name)
     with playing(java(name, wanting("java"), tmp_path), tmp_path / "out"):
         [came] = receive(ours, 1, topic=topic, group=f"reads-{topic}")
@@ -210,7 +210,7 @@ def with_our_names(source: str, name: str) -> str:
 
 
 @pytest.mark.parametrize("name", GO_PRODUCERS)
-def test_what_examples_of_go_send_arrives(
+def test_messages_of_examples_in_go_arrive(
     name, go_examples, stage, examples_gateway, ours, tmp_path
 ):
     topic, count = topic_of(stage, f"go-{name}", fifo=name == "fifo"), GO_PRODUCERS[name]
@@ -250,7 +250,7 @@ def rust_examples() -> Path:
 
 
 @pytest.mark.parametrize("name", RUST_PRODUCERS)
-def test_what_examples_of_rust_send_arrives(
+def test_messages_of_examples_in_rust_arrive(
     name, rust_examples, stage, examples_gateway, ours, tmp_path
 ):
     topic = topic_of(stage, RUST_PRODUCERS[name], fifo=name == "fifo_producer")

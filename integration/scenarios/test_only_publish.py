@@ -141,7 +141,7 @@ async def refusal(call):
     return ""
 
 
-async def test_who_may_only_send_to_some_topics_does_nothing_else(
+async def test_a_user_with_the_right_to_send_to_some_topics_does_nothing_else(
     local_cluster, rules, monkeypatch, tmp_path, until
 ):
     async with local_cluster(tls=True, super_users=["root"]) as cluster:

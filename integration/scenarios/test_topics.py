@@ -189,7 +189,9 @@ async def ends_of_upper(reader, topic):
 
 
 @pytest.mark.parametrize("way", ["topic", "broker"])
-async def test_who_may_not_write_here_writes_elsewhere(two, ariane, way, until):
+async def test_a_producer_writes_to_other_brokers_where_one_is_not_writable(
+    two, ariane, way, until
+):
     """A producer that has an older route meets the refusal, and no send fails."""
     topic = f"written-by-{way}"
     take, give = {

@@ -318,7 +318,7 @@ async def trading(local_cluster, seed, database_url, checker_url, checker_count,
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-async def test_what_the_database_has_is_visible_once_whatever_dies(local_cluster, tmp_path, until):
+async def test_each_committed_row_is_visible_once_whatever_dies(local_cluster, tmp_path, until):
     faults = list(FAULTS)
     random.Random(3).shuffle(faults)
     urls = [f"sqlite:///{tmp_path}/{name}.db" for name in ("shop", "checker")]

@@ -26,7 +26,7 @@ def test_spelling_and_reading_agree(host, port):
         *("host:x", "host:-1", "host:65536", "host:²", "a b:1", "a/b:1", "http://host:1"),
     ],
 )
-def test_what_is_no_address_is_told(text):
+def test_an_invalid_address_is_reported(text):
     with pytest.raises(ValueError, match=r"address|brackets|port|host"):
         Address.parse(text)
 

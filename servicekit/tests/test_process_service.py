@@ -106,7 +106,9 @@ async def test_a_setting_that_may_change_is_changed(serve, probe_app, details_of
         ("concurrent_calls_max", "many", "valid integer"),
     ],
 )
-async def test_what_may_not_change_is_refused(serve, probe_app, details_of, name, value, rule):
+async def test_a_change_of_a_fixed_setting_is_refused(
+    serve, probe_app, details_of, name, value, rule
+):
     async with serve(probe_app) as probe:
         request = process_pb.UpdateProcessSettingRequest(name=name, value=value)
         with pytest.raises(grpc.aio.AioRpcError) as caught:

@@ -71,14 +71,14 @@ def test_a_failure_costs_only_its_work(monkeypatch, kept):
     assert ran.status == 1
 
 
-def test_who_cannot_be_had_is_not_tried_again(monkeypatch, kept):
+def test_an_unavailable_peer_is_not_tried_again(monkeypatch, kept):
     ran, asked = run(monkeypatch, {("a", KEYS[0]): PeerUnavailable("no Java")})
     assert [peer for peer, *_ in asked] == ["a", "b", "b", "b"]
     assert kept()[1]["a"]["skipped"] == "no Java"
     assert ran.status == 0
 
 
-def test_what_was_measured_is_kept_when_the_run_is_interrupted(monkeypatch, kept):
+def test_an_interrupted_run_keeps_its_measurements(monkeypatch, kept):
     with pytest.raises(KeyboardInterrupt):
         run(monkeypatch, {("a", KEYS[2]): KeyboardInterrupt()})
     assert kept()[0] == [f"a {KEYS[0]}", f"a {KEYS[1]}"]
@@ -96,7 +96,7 @@ def test_each_side_says_whether_there_was_little_time(monkeypatch, kept):
     assert [side["quick"] for side in kept()[1]["a"]["sides"]] == [True, False, False]
 
 
-def test_who_was_skipped_and_what_failed_is_told_at_the_end(monkeypatch, kept):
+def test_skipped_peers_and_failures_are_reported_at_the_end(monkeypatch, kept):
     word = "no Java:\n  no program\n"
     outcomes = {("a", KEYS[0]): PeerUnavailable(word), ("b", KEYS[1]): OSError("no disk")}
     ran, _ = run(monkeypatch, outcomes)
@@ -122,7 +122,7 @@ def test_a_page_that_cannot_be_written_costs_no_figures(monkeypatch, kept, capsy
         (["--pairs", "many"], "argument --pairs: many is not at least 1"),
     ],
 )
-def test_what_cannot_be_run_is_told_in_a_line_before_anything_begins(arguments, word, capsys):
+def test_an_impossible_run_is_refused_in_one_line_before_it_begins(arguments, word, capsys):
     with pytest.raises(SystemExit) as ended:
         command.main(arguments)
     assert ended.value.code == 2

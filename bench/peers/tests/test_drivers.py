@@ -34,7 +34,7 @@ def test_a_failure_and_an_end_are_told(driver):
         driver.ask("end")
 
 
-def test_whoever_a_client_started_ends_with_it(tmp_path, ends_soon):
+def test_processes_that_a_client_started_end_with_it(tmp_path, ends_soon):
     code = "import json, subprocess, sys\n"
     code += "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
     code += "sys.stdin.readline(); print(json.dumps({'pid': child.pid}), flush=True)\n"

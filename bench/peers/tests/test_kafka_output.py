@@ -22,7 +22,7 @@ def test_the_consumer_tool_says_count_bytes_and_the_time_without_joining():
 
 
 @pytest.mark.parametrize("out", ["", "an error\n", "1, 2, 3, 4, x, 6, 7, 8, 9, 10\n"])
-def test_what_is_no_figure_is_refused(out):
+def test_text_that_is_no_figure_is_refused(out):
     with pytest.raises(DriverFailed):
         sent_in(out)
     with pytest.raises(DriverFailed):

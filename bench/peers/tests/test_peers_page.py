@@ -97,7 +97,7 @@ def test_rows_of_quick_runs_and_losses_of_peers_are_told(page):
     assert "### Messages that peers refused or lost\n\n- q, batches: 5\n" in said
 
 
-def test_what_was_never_measured_is_told(page):
+def test_a_missing_measurement_is_reported(page):
     page.ROWS_PATH.write_text(json.dumps([row("batches", "Queue 1", 2.0, 1.0)]))
     runs = {
         "nats": {"took_s": {"batches": {"5": 1.0}}},

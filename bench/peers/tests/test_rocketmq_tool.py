@@ -12,7 +12,7 @@ def test_the_tool_says_its_rate_and_what_failed_in_its_last_line():
 
 
 @pytest.mark.parametrize("out", ["", "Send MPS: ", "Send MPS: 0 | Send Message Failed: 7"])
-def test_what_is_no_figure_is_refused(out):
+def test_text_that_is_no_figure_is_refused(out):
     with pytest.raises(DriverFailed):
         sent_in(out)
 

@@ -39,7 +39,7 @@ async def test_all_are_sent_in_bursts_and_heard_as_they_were_sent():
     assert 0 < answer["percentiles"]["p50"] <= answer["percentiles"]["max"]
 
 
-async def test_what_is_lost_doubled_or_altered_is_told(monkeypatch):
+async def test_lost_repeated_and_altered_messages_are_reported(monkeypatch):
     monkeypatch.setattr(scheduled, "SILENCE_S_MAX", 0.01)
     bodies = [body for body, _ in (await sent_bodies(LOAD))[0]]
     altered = bodies[30][:-1] + b"\0"

@@ -29,7 +29,7 @@ def test_a_server_is_there_when_it_listens_and_gone_afterwards(tmp_path):
         os.kill(pid, 0)
 
 
-def test_whoever_a_server_started_ends_with_it(tmp_path, ends_soon):
+def test_processes_that_a_server_started_end_with_it(tmp_path, ends_soon):
     port, told = free_port(), tmp_path / "pid"
     code = "import socket, subprocess, sys, time, pathlib\n"
     code += "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"

@@ -197,9 +197,7 @@ async def test_a_group_is_not_new_at_a_broker_while_the_one_that_knows_it_is_awa
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-async def test_nobody_waits_for_a_broker_that_was_forgotten(
-    local_cluster, ariane, tmp_path, monkeypatch
-):
+async def test_a_forgotten_broker_is_not_waited_for(local_cluster, ariane, tmp_path, monkeypatch):
     monkeypatch.setattr(group_start, "AWAY_WAIT_S", 3600.0)
     async with local_cluster(brokers=2) as cluster:
         await ariane(cluster, "topic", "create", TOPIC, "--queues", "2")

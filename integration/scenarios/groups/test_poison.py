@@ -75,7 +75,7 @@ async def dead_letters(cluster):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("ordered", ["", "ordered"])
-async def test_what_kills_its_consumers_becomes_a_dead_letter_and_nothing_else_does(
+async def test_only_a_message_that_kills_its_consumers_becomes_a_dead_letter(
     local_cluster, ariane, until, ordered
 ):
     numbers = set(range(COUNT))

@@ -21,7 +21,7 @@ BRISK = PushSettings(
 
 
 @pytest.mark.slow
-async def test_what_fails_comes_again_over_a_killed_broker_and_the_hopeless_die(
+async def test_failed_messages_are_redelivered_over_a_killed_broker_or_become_dead_letters(
     local_cluster, ariane, until
 ):
     tries, done = Counter(), Counter()

@@ -155,7 +155,7 @@ def write_zeros(paths):
 @pytest.mark.parametrize(
     "harm", [halve_the_last, remove_the_first, remove_one_in_the_middle, write_zeros]
 )
-async def test_what_a_replica_lost_while_it_was_down_is_fetched_before_it_is_in_sync(
+async def test_a_replica_fetches_records_it_lost_while_down_before_it_is_in_sync(
     local_cluster, tmp_path, harm, is_killed
 ):
     async with local_cluster(*QUICK, *SMALL_SEGMENTS, replicas=1) as cluster:

@@ -39,7 +39,7 @@ def test_all_is_well():
     assert not list(findings.sentences())
 
 
-def test_what_nobody_received_is_lost():
+def test_a_message_that_nobody_received_counts_as_lost():
     findings = judge(sent({0, 4, 8}), [receipt(0), receipt(8)])
     assert not findings.holds
     assert findings.lost == ["p0.4"]
@@ -71,7 +71,7 @@ def test_a_group_in_order_does_not_receive_ahead():
     assert judge(sent({0, 4, 8}), again, endings=[killed(at_s=0)]).holds
 
 
-def test_what_was_acknowledged_does_not_come_again():
+def test_an_acknowledged_message_is_not_delivered_again():
     first, second = (Receipt(1, "broker-a/0", 0, "p0", 0, attempt) for attempt in (1, 2))
     again = [first, second]
 

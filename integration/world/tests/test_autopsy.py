@@ -27,14 +27,14 @@ def stored(disk, *, flushes=True):
     return store
 
 
-def test_what_was_flushed_is_there_after_a_loss_of_power():
+def test_flushed_records_survive_a_loss_of_power():
     disk = FaultyDisk()
     stored(disk)
     with opened(disk.lose_power(1)) as store:
         assert examine("a", store, known()) == []
 
 
-def test_what_was_not_flushed_is_missed_by_its_place():
+def test_an_unflushed_record_is_reported_missing_by_its_place():
     disk = FaultyDisk()
     stored(disk, flushes=False)
     lost = [seed for seed in range(8) if words_after_power_loss(disk, seed)]

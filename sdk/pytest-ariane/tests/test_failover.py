@@ -19,7 +19,7 @@ def bodies(name_servers, topic):
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_what_was_acknowledged_survives_a_killed_and_a_paused_primary(ariane_failover):
+def test_acknowledged_messages_survive_a_killed_and_a_paused_primary(ariane_failover):
     ariane_failover.create_topic("survivors", queue_count=1)
     first = ariane_failover.primary_address
     with Producer(ariane_failover.name_servers, settings=PATIENT) as producer:

@@ -146,7 +146,7 @@ async def until_flushed(cluster, clock, until):
     await until(flushed)
 
 
-async def test_what_was_not_flushed_may_be_lost_with_the_power(
+async def test_unflushed_messages_may_be_lost_with_the_power(
     ariane_cluster, ariane_name_servers, ariane_topic, ariane_faults
 ):
     """Some seed loses it: the disk is a model, and not a file that nothing happens to."""

@@ -230,7 +230,7 @@ async def test_groups_and_their_members(topic, client, cluster):
     assert await client.list_members("nobody") == []
 
 
-async def test_who_has_each_queue_in_work_is_told(topic, client, cluster):
+async def test_the_member_that_works_on_each_queue_is_reported(topic, client, cluster):
     async with PushConsumer(
         cluster.name_servers, group="owning", subscriptions={topic: "*"}, listener=print
     ) as member:

@@ -165,7 +165,7 @@ async def test_a_selector_that_fails_before_the_route_is_known_fails_its_message
 
 
 @pytest.mark.parametrize("wrong", [None, 5, "body", [b"x"]])
-async def test_what_is_no_table_is_refused(world, wrong):
+async def test_a_value_that_is_no_table_is_refused(world, wrong):
     async with Producer(world.name_servers) as producer:
         with pytest.raises(errors.IllegalArgument, match="is no table"):
             await producer.send_columns("orders", wrong)
@@ -174,7 +174,7 @@ async def test_what_is_no_table_is_refused(world, wrong):
 
 
 @pytest.mark.parametrize("wrong", ["1", float("nan"), [1]])
-async def test_what_is_no_time_to_wait_is_refused(world, wrong):
+async def test_an_invalid_time_to_wait_is_refused(world, wrong):
     message = Message("orders", b"x")
     async with Producer(world.name_servers) as producer:
         for call in (
@@ -199,7 +199,7 @@ QUEUE = MessageQueue("orders", "broker-a", 0)
         ("messages", lambda producer: producer.send_batch("ab")),
     ],
 )
-async def test_what_is_no_batch_is_refused(world, name, call):
+async def test_a_value_that_is_no_batch_is_refused(world, name, call):
     async with Producer(world.name_servers) as producer:
         with pytest.raises(errors.IllegalArgument, match=name):
             await call(producer)
@@ -252,7 +252,7 @@ async def _drain(chunks):
         ("queue offset", (QUEUE, 0, 1 << 63)),
     ],
 )
-async def test_what_is_no_range_is_refused(world, name, arguments):
+async def test_an_invalid_range_is_refused(world, name, arguments):
     async with QueueReader(world.name_servers) as reader, asyncio.timeout(60):
         for read in (reader.read_range, reader.pull_columns):
             with pytest.raises(errors.IllegalArgument, match=name):
@@ -262,7 +262,7 @@ async def test_what_is_no_range_is_refused(world, name, arguments):
 
 
 @pytest.mark.parametrize("wrong", [{QUEUE: 1 << 63}, {QUEUE: -1}, {QUEUE: "1"}, {"orders": 1}])
-async def test_what_is_no_table_of_offsets_is_refused(world, wrong):
+async def test_a_value_that_is_no_table_of_offsets_is_refused(world, wrong):
     async with (
         Producer(world.name_servers) as producer,
         ClusterClient(world.name_servers) as cluster,

@@ -33,7 +33,7 @@ def test_a_program_is_built_once(tmp_path, go):
     assert (tmp_path / "calls").read_text() == f"install {MODULE}\n"
 
 
-def test_whoever_cannot_have_it_is_told_why(tmp_path, go):
+def test_a_program_that_cannot_be_built_is_reported_with_its_cause(tmp_path, go):
     (tmp_path / "broken").touch()
     with pytest.raises(GoProgramUnavailable, match="no such version"):
         go_program(MODULE, tmp_path / "cache")

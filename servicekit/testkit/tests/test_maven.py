@@ -39,7 +39,7 @@ def test_jars_are_fetched_once_and_again_for_another_list(tmp_path, programs):
     assert len((tmp_path / "calls").read_text().splitlines()) == 2
 
 
-def test_what_is_missing_is_told(tmp_path, programs, monkeypatch):
+def test_missing_jars_and_programs_are_reported(tmp_path, programs, monkeypatch):
     pom = tmp_path / "pom.xml"
     pom.write_text("<project/>")
     (tmp_path / "broken").touch()

@@ -137,7 +137,7 @@ def test_nobody_there(capsys):
     assert "give their addresses with --name-servers or ARIANE_NAME_SERVERS" in line
 
 
-def test_what_may_have_been_done_is_looked_at_before_it_is_explicit_again(failing, capsys):
+def test_advice_for_an_unknown_outcome_is_to_look_before_repeating(failing, capsys):
     failing(errors.DeadlinePassed("no answer in time", outcome_unknown=True))
     assert main(["fail"]) == ExitStatus.OUTCOME_UNKNOWN
     assert "it may have been done: check before you repeat it" in capsys.readouterr().err

@@ -166,7 +166,7 @@ def stopped_by(process, number):
     return process.returncode
 
 
-def test_what_dev_tells_people_to_try_works_as_it_is_printed(dev):
+def test_commands_that_dev_prints_work_unchanged(dev):
     process, ready = dev()
     done = subprocess.run(
         ["bash", "-euo", "pipefail"],

@@ -47,7 +47,7 @@ def test_a_member_says_what_it_waits_for(cluster):
     assert "%RETRY%" not in err
 
 
-def test_who_follows_waits_for_a_broker_that_restarts(tmp_path):
+def test_following_waits_for_a_broker_that_restarts(tmp_path):
     with LocalCluster(tmp_path, extra_broker_args=SMALL_STORE) as cluster:
         [broker] = cluster.brokers
         with Producer(cluster.name_servers) as producer:

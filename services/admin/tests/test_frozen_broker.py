@@ -192,7 +192,7 @@ def test_a_broker_that_is_frozen_is_listed_as_name_servers_know_it(frozen):
 
 
 @pytest.mark.slow
-def test_what_became_of_a_drain_of_a_frozen_broker_is_told(two):
+def test_the_outcome_of_draining_a_frozen_broker_is_reported(two):
     try:
         freeze(two)
         try:
@@ -279,7 +279,7 @@ def test_what_the_others_keep_is_written_when_a_broker_freezes_meanwhile(two, mo
     )
 
 
-def test_who_was_left_out_last_fails_the_command(capfd):
+def test_leaving_out_the_last_broker_fails_the_command(capfd):
     now = datetime.now(UTC)
     brokers = [
         LiveBroker("c", name, 0, "127.0.0.1:1", "", now, 1) for name in ("broker-a", "broker-b")

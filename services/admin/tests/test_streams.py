@@ -102,7 +102,7 @@ def test_closed_standard_error_moves_nothing_to_the_results(shell):
     assert (done.returncode, done.stdout) == (ExitStatus.USAGE, "")
 
 
-def test_what_standard_output_cannot_write_is_escaped(shell, ariane, lines):
+def test_characters_that_standard_output_cannot_write_are_escaped(shell, ariane, lines):
     ariane("topic", "create", "of-snow")
     ariane("produce", "of-snow", lines("☃"), "--key", "k")
     for command in (

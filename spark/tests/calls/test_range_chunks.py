@@ -118,6 +118,6 @@ def test_an_answer_without_records_is_taken_apart():
 
 
 @pytest.mark.parametrize("octets", [b"\x7a\x05abc", b"\x08", b"\x0b"])
-def test_what_is_no_answer_is_refused(octets):
+def test_bytes_that_are_no_answer_are_refused(octets):
     with pytest.raises(DecodeError):
         wire_chunk(octets)

@@ -51,7 +51,7 @@ def test_a_task_is_linked_to_the_sampled_spans_that_it_met(cluster, receiver):
     assert cluster.reads == [(QueueRange(queue, 0, 9), Detail.PROPERTIES)]
 
 
-def test_what_nobody_traces_is_not_told(cluster, receiver):
+def test_reading_messages_without_a_trace_makes_no_span(cluster, receiver):
     queue = cluster.add("orders", "broker-a", 0, 4)
 
     assert read(cluster, QueueRange(queue, 0, 4), receiver.endpoint) == 4

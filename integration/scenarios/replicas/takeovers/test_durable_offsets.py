@@ -13,7 +13,7 @@ RARELY = ("--primary-lease-s", "2.5", "--replica-state-s", "600")
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
-async def test_who_takes_over_has_offsets_that_were_durable_reset_or_cloned(local_cluster):
+async def test_a_new_primary_has_durable_reset_and_cloned_offsets(local_cluster):
     async with (
         local_cluster(*RARELY, replicas=1) as cluster,
         ClusterClient(cluster.name_servers) as client,

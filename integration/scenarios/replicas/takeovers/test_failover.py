@@ -369,7 +369,7 @@ async def test_a_lost_replica_begins_anew_and_can_take_over(local_cluster, tmp_p
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-async def test_who_takes_over_delivers_what_was_parked_and_ends_transactions(local_cluster, until):
+async def test_a_new_primary_delivers_parked_messages_and_ends_transactions(local_cluster, until):
     async with local_cluster(*QUICK, replicas=1) as cluster:
         [first], [second] = cluster.brokers, cluster.replicas
         await in_sync(first, 0, 1)

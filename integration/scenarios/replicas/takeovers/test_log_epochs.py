@@ -28,7 +28,7 @@ async def pulled(process, position):
 
 
 @pytest.mark.parametrize("replicas", [0, 1])
-async def test_who_serves_after_a_kill_knows_the_epoch_of_a_deletion(local_cluster, replicas):
+async def test_a_broker_started_after_a_kill_knows_the_epoch_of_a_deletion(local_cluster, replicas):
     async with local_cluster(*QUICK, replicas=replicas) as cluster:
         [first], last = cluster.brokers, cluster.replicas
         if replicas:

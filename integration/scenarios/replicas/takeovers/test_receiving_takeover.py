@@ -55,7 +55,7 @@ async def killed(process):
 
 
 @pytest.mark.parametrize("ending", ["dies", "hands over"])
-async def test_what_is_in_hand_is_settled_at_who_has_taken_over(local_cluster, ariane, ending):
+async def test_messages_in_hand_are_settled_at_the_new_primary(local_cluster, ariane, ending):
     async with local_cluster(*QUICK, replicas=1) as cluster:
         [first], [second] = cluster.brokers, cluster.replicas
         await in_sync(first, 0, 1)
@@ -94,7 +94,7 @@ async def test_what_is_in_hand_is_settled_at_who_has_taken_over(local_cluster, a
             assert await one.receive_batch(timeout_s=3) == []
 
 
-async def test_what_an_acknowledgement_was_answered_of_never_returns(local_cluster):
+async def test_an_acknowledged_message_never_returns(local_cluster):
     """Whatever the replica knew of hand-outs: each message is acknowledged, and then not seen."""
     async with local_cluster(*QUICK, replicas=1) as cluster:
         [first], [second] = cluster.brokers, cluster.replicas

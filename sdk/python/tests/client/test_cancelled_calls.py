@@ -123,7 +123,7 @@ async def test_messages_wait_for_a_name_server_that_gives_calls_up(world):
         assert (await send).queue_offset == 0
 
 
-async def test_who_is_cancelled_here_asks_no_other(world, silent_name_server, make_session):
+async def test_a_cancelled_call_asks_no_other_broker(world, silent_name_server, make_session):
     address, heard = silent_name_server
     session = make_session(address, world.name_servers, seed=1)
     assert (await session.name_servers._in_turn())[0] == address

@@ -20,7 +20,7 @@ SOON, LATER = timedelta(milliseconds=1), timedelta(hours=1)
 
 
 @pytest.mark.parametrize("kind", [PullConsumer, ReceiveConsumer])
-async def test_what_has_expired_is_given_to_no_consumer_and_to_every_reader(cluster, kind):
+async def test_an_expired_message_goes_to_readers_and_to_no_consumer(cluster, kind):
     topic = f"expiring-{uuid4().hex[:8]}"
     at = cluster.name_servers
     async with ClusterClient(at) as client, Producer(at) as producer:

@@ -91,7 +91,7 @@ async def test_a_consumer_gets_what_matches_and_commits_the_rest(
     assert sorted(found) == WANTED
 
 
-async def test_what_does_not_match_counts_as_consumed(cluster, topic):
+async def test_messages_that_do_not_match_count_as_consumed(cluster, topic):
     await send(cluster, topic)
     group = f"group-of-{topic}"
     async with (
@@ -212,7 +212,7 @@ def test_a_condition_is_judged_for_a_batch_as_the_plain_evaluator_does():
 
 
 @pytest.mark.parametrize("wrong", [None, "a = 1", 7])
-def test_what_is_no_filter_is_refused(wrong):
+def test_a_value_that_is_no_filter_is_refused(wrong):
     with pytest.raises(FilterIllegal, match="a function of a message"):
         Local(wrong)
 

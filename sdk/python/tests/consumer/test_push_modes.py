@@ -108,7 +108,7 @@ async def test_every_member_gets_every_message(topic, producer, make_consumer, t
     assert successor.bodies == ["after"]
 
 
-async def test_what_a_broadcasting_member_fails_on_is_passed_over(
+async def test_a_broadcasting_member_passes_over_messages_that_it_fails_on(
     topic, producer, make_consumer, tmp_path, caplog, cluster
 ):
     for message in numbered(topic, 9):

@@ -118,7 +118,7 @@ async def test_a_group_that_does_not_agree_is_refused(cluster, topic):
             pass
 
 
-def test_what_is_no_condition_is_refused_with_its_place():
+def test_an_invalid_condition_is_refused_with_its_place():
     with pytest.raises(errors.FilterIllegal, match="character 3: 'like' was not expected") as found:
         Sql("a like 'x'")
     assert found.value.metadata == {"expression": "a like 'x'", "position": "2"}

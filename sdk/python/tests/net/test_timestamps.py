@@ -19,7 +19,7 @@ WEST = timezone(timedelta(hours=-5))
         None,
     ],
 )
-def test_what_is_no_moment_is_refused(moment):
+def test_an_invalid_moment_is_refused(moment):
     with pytest.raises(IllegalArgument):
         timestamp_from(moment)
 

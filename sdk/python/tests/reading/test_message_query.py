@@ -60,7 +60,7 @@ async def test_a_message_is_found_by_either_id(topic, producer, reader):
         assert found.born_host[0] == "127.0.0.1"
 
 
-async def test_what_is_not_there_is_not_found(topic, producer, reader):
+async def test_a_missing_message_is_not_found(topic, producer, reader):
     sent = await producer.send(Message(topic, b"x"))
     for message_id, where in [("0" * 32, ""), ("nonsense", topic), (sent.message_id, "elsewhere")]:
         with pytest.raises((errors.MessageNotFound, errors.RouteNotFound)):

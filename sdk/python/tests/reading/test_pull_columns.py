@@ -53,7 +53,7 @@ async def pulled(reader, topic, **options):
     return pa.Table.from_batches(batches)
 
 
-async def test_what_was_sent_as_columns_comes_back_as_columns(cluster, filled):
+async def test_columns_that_were_sent_come_back_as_columns(cluster, filled):
     topic, table, sent = filled
 
     async with QueueReader(cluster.name_servers) as reader:

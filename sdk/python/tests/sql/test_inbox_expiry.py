@@ -54,7 +54,7 @@ def test_a_backlog_of_old_keys_shrinks_with_each_take(engine):
         assert kept(engine) == max(0, 100 - 20 * take) + 10 * take
 
 
-def test_what_is_rolled_back_is_not_forgotten(engine):
+def test_a_rolled_back_take_forgets_nothing(engine):
     today = Calendar()
     handle(engine, Inbox("billing", now=today), messages("a", "b"))
     today.day = 30
@@ -66,6 +66,6 @@ def test_what_is_rolled_back_is_not_forgotten(engine):
 
 
 @pytest.mark.parametrize("keep", [timedelta(0), timedelta.max, 7])
-def test_what_is_no_time_is_refused(keep):
+def test_an_invalid_time_is_refused(keep):
     with pytest.raises(IllegalArgument, match="keep"):
         Inbox("billing", keep=keep)

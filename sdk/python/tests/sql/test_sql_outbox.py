@@ -96,7 +96,7 @@ def test_a_message_is_written_with_the_changes_or_not_at_all(sessions):
         (Message("orders", "text"), MessageIllegal),
     ],
 )
-def test_what_could_never_be_sent_is_refused_at_once(sessions, message, error):
+def test_a_message_that_could_never_be_sent_is_refused_at_once(sessions, message, error):
     outbox = Outbox("shop", body_bytes_max=4)
     with sessions.begin() as session, pytest.raises(error):
         outbox.add(session, Message("orders", b"x"), message)
@@ -223,7 +223,7 @@ async def test_an_unknown_outcome_is_sent_again_as_it_was(world, sessions):
     assert all(call == same[0] for call in same)
 
 
-async def test_what_was_surely_refused_goes_elsewhere(two_brokers, sessions, make_status):
+async def test_a_surely_refused_row_is_sent_elsewhere(two_brokers, sessions, make_status):
     outbox = Outbox("shop", partitions=1)
     busy = make_status(grpc.StatusCode.UNAVAILABLE, "SERVICE_BUSY")
     first, second = two_brokers.brokers.values()
@@ -373,7 +373,9 @@ def refuse_large(broker, make_status, limit=10):
     broker._store = judge
 
 
-async def test_what_no_broker_would_take_is_parked_at_once_and_alone(world, sessions, make_status):
+async def test_only_a_row_that_no_broker_would_take_is_parked_and_at_once(
+    world, sessions, make_status
+):
     outbox = Outbox("shop", partitions=1)
     broker = world.brokers["broker-a"]
     refuse_large(broker, make_status)
@@ -454,7 +456,9 @@ async def test_name_servers_that_are_away_park_nothing(world, sessions):
         await until_empty(sessions, outbox)
 
 
-async def test_what_cannot_go_hides_nothing_behind_it(world, sessions, monkeypatch):
+async def test_a_row_that_cannot_be_sent_does_not_hide_those_behind_it(
+    world, sessions, monkeypatch
+):
     monkeypatch.setattr("ariane_sdk.sql._outbox.share.WINDOW_ROWS", 5)
     outbox = Outbox("shop", partitions=1)
     broker = world.brokers["broker-a"]

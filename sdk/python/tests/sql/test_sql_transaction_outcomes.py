@@ -58,7 +58,7 @@ def paid(sessions):
         return session.scalar(select(func.count()).select_from(EFFECT))
 
 
-def test_what_was_committed_is_answered_so(sessions):
+def test_a_committed_transaction_is_answered_as_committed(sessions):
     outcomes = TransactionOutcomes(sessions)
     pay(sessions, outcomes, "t-1")
     assert outcomes(question("t-1")) is TransactionOutcome.COMMIT

@@ -78,7 +78,7 @@ def channel_of(cluster, address, leaf=(None, None)):
     return ariane_wire.secure_channel(str(address), context)
 
 
-async def test_who_calls_is_who_the_certificate_names(cluster, serve, app, tmp_path):
+async def test_the_caller_is_the_name_in_the_certificate(cluster, serve, app, tmp_path):
     other = ClusterCertificates(tmp_path / "other", "other")
     # The own authority of users signs what it is asked for, and the names of others are foreign.
     members = cluster.folder._authority("members")

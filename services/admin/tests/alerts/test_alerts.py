@@ -92,7 +92,7 @@ async def test_a_backlog_is_an_alert_until_it_is_consumed(cluster, database, bac
         await access.close()
 
 
-async def test_what_is_watched_is_told(admin, browser):
+async def test_alert_rules_are_listed_and_shown(admin, browser):
     stub = AlertServiceStub(admin)
     told = await stub.ListAlertRules(alert_pb.ListAlertRulesRequest())
     bounds = {each.figure: each.threshold for each in told.rules}

@@ -86,7 +86,7 @@ async def warnings(capfd):
         await server.stop(None)
 
 
-async def test_nothing_is_explicit_where_all_is_known(warnings):
+async def test_no_broker_is_reported_absent_where_all_are_known(warnings):
     orders = {"trades": "broker-a:4;broker-b:4", "mistyped": "broker-c;:3"}
     one = ScriptedNameServer(["broker-a", "broker-b"], orders)
 

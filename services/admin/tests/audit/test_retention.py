@@ -123,7 +123,7 @@ async def test_records_of_an_age_go_once_a_day(trail, database, few_at_once):
     assert rows(database) == before
 
 
-async def test_who_removes_more_than_retention_is_found_out(trail, database, few_at_once):
+async def test_removing_more_than_retention_is_detected(trail, database, few_at_once):
     retention = retention_of(trail, database, records_max=10)
     fill(trail, range(12))
     await retention.look()
@@ -152,7 +152,7 @@ async def test_who_removes_more_than_retention_is_found_out(trail, database, few
     assert trail.verify(1, limit=100).found is not None
 
 
-async def test_what_was_altered_is_not_removed(trail, database, few_at_once):
+async def test_altered_entries_are_not_removed(trail, database, few_at_once):
     retention = retention_of(trail, database, records_max=10)
     fill(trail, range(12))
     with database.writing() as connection:

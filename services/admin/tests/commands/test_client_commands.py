@@ -105,7 +105,7 @@ def test_a_client_is_disconnected_counts_as_no_death_and_comes_again(attached, a
     ariane("client", "disconnect", "cl-nobody", "--yes", status=ExitStatus.NOT_FOUND)
 
 
-def test_who_sends_to_a_topic_is_listed(cluster, ariane, ariane_json):
+def test_producers_of_a_topic_are_listed(cluster, ariane, ariane_json):
     ariane("topic", "create", "cl-sent", "--queues", "1", "--exists-ok")
     with Producer(cluster.name_servers, group="cl-senders") as producer:
         for _ in range(4):

@@ -62,13 +62,13 @@ def test_settings_of_name_servers_are_changed_in_all_or_one(ariane_json, cluster
         ([], "Missing argument"),
     ],
 )
-def test_what_may_not_be_set_is_one_line(ariane, words, said):
+def test_a_setting_that_may_not_change_is_refused_in_one_line(ariane, words, said):
     told = ariane("broker", "set", "broker-a", *words, status=ExitStatus.USAGE)
     assert said in told
     assert "Traceback" not in told
 
 
-def test_what_was_changed_before_a_refusal_is_told(ariane, capfd):
+def test_changes_before_a_refusal_are_reported(ariane, capfd):
     told = ariane(
         *("broker", "set", "broker-a", "concurrent_calls_max=4096", "store_path=/", "-o", "json"),
         status=ExitStatus.USAGE,

@@ -6,7 +6,7 @@ import threading
 from ariane_sdk.sync import Message, Producer
 
 
-def test_what_is_sent_and_consumed_is_shown_as_rates(cluster, ariane):
+def test_rates_of_sending_and_consuming_are_shown(cluster, ariane):
     ariane("topic", "create", "top-orders", "--queues", "1", "--broker", "broker-a")
     with Producer(cluster.name_servers) as producer:
         producer.send(Message("top-orders", b"before"))

@@ -50,7 +50,7 @@ def test_an_unclean_election_asks_a_question_of_its_own():
     assert "lost" not in CHANGES["/cluster/elect"].question
 
 
-def test_what_a_service_refuses_is_no_fault_of_the_console():
+def test_a_refusal_of_a_service_is_no_fault_of_the_console():
     own_faults = {StatusCode.INTERNAL, StatusCode.DATA_LOSS}
     assert {row.code for row in ERROR_TABLE.values()} - own_faults <= STATUSES.keys()
 

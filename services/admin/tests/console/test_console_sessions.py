@@ -75,7 +75,7 @@ def test_all_together_are_bounded(monkeypatch):
     assert [kept.find(each) is not None for each in tokens] == [False, False, True, True, True]
 
 
-def test_what_belongs_to_an_unknown_user_ends(kept):
+def test_sessions_of_an_unknown_user_end(kept):
     anna, ben = kept.begin(Session(user("anna"))), kept.begin(Session(user("ben")))
     link = kept.draw_link(user("anna"))
     kept.end_unknown(lambda caller: caller.name == "ben")

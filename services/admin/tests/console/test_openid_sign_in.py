@@ -201,7 +201,7 @@ def with_query(**changes):
     return change
 
 
-async def test_whoever_comes_back_with_something_else_is_nobody(closed, enter, provider):
+async def test_a_sign_in_that_comes_back_with_other_values_is_refused(closed, enter, provider):
     provider.claims = {"sub": "root"}
     browser, back = await enter()
     assert back.status_code == 303, "what is told wrong below is all that is wrong"

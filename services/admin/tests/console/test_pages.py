@@ -210,7 +210,7 @@ async def test_a_link_says_nothing_in_the_consoles_name(browser):
             assert said not in page.text
 
 
-async def test_what_is_refused_is_explicit_in_one_line(browser):
+async def test_a_refusal_is_shown_in_one_line(browser):
     missing = await browser.get("/topics/never-there")
     assert missing.status_code == 404
     assert "no live broker carries topic" in missing.text
@@ -235,7 +235,7 @@ async def test_definitions_are_taken_out_and_brought_in(browser, topic):
     assert "Done: 0 changes." in done.text
 
 
-async def test_one_consumer_consumes_a_message_once_more_and_its_failure_is_explicit(
+async def test_one_consumer_consumes_a_message_once_more_and_its_failure_is_shown(
     browser, topic, cluster, entries
 ):
     bodies = []
@@ -315,7 +315,7 @@ async def test_a_long_redrive_goes_on_by_the_form_that_it_answers_with(
     assert "3 sent back, 0 had been before." in page.text
 
 
-async def test_what_receiving_members_have_in_hand_is_shown(browser, topic, cluster):
+async def test_messages_in_hand_of_receiving_members_are_shown(browser, topic, cluster):
     settings = {"group": "adm-receives", "subscriptions": {"adm-seen": "*"}}
     async with ReceiveConsumer(cluster.name_servers, **settings) as consumer:
         async with asyncio.timeout(120), aclosing(consumer.receive(count_max=1)) as received:
@@ -342,7 +342,7 @@ async def test_nothing_is_sent_back_to_a_group_that_polls(browser, topic, cluste
         assert "polls, and gets none that are sent back to it" in refused.text
 
 
-async def test_what_members_hold_is_shown(browser, topic, cluster):
+async def test_held_queues_of_members_are_shown(browser, topic, cluster):
     async def listen(_messages):
         """Take everything."""
 

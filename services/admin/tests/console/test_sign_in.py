@@ -45,7 +45,7 @@ async def test_a_stranger_sees_nothing_and_changes_nothing(closed):
     assert [each.topic for each in answer.topics] == ["secret-orders"]
 
 
-async def test_what_does_not_hold_is_refused_by_one_text(closed):
+async def test_every_invalid_sign_in_is_refused_with_the_same_text(closed):
     stranger, unknown = await closed.visitor(), await closed.visitor("ben")
     assert "Sign in as" not in (await stranger.get("/sign-in")).text
     assert "Sign in as ben" in (await unknown.get("/sign-in")).text

@@ -38,5 +38,5 @@ def test_a_queue_with_most_of_a_backlog_is_told():
         [],
     ],
 )
-def test_what_is_small_even_or_known_otherwise_is_not(backlog):
+def test_small_even_and_otherwise_known_backlogs_are_no_finding(backlog):
     assert found(backlog) == []

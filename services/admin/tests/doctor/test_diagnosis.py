@@ -159,7 +159,7 @@ def test_a_crash_that_lost_nothing_is_a_note():
     assert note in one.finding
 
 
-def test_who_is_away_for_one_name_server_only_is_not_gone():
+def test_a_broker_away_for_one_name_server_only_is_not_gone():
     back = broker(identity("broker-z"))
     servers = [name_server(back, away=[AWAY]), name_server(back, address="10.0.0.8:9876")]
     assert findings(back, name_servers=servers) == []

@@ -91,7 +91,7 @@ def held(reason, age_s, queue_id=None, cause=""):
     )
 
 
-def test_what_a_member_holds_by_itself_is_no_riddle():
+def test_a_queue_that_a_member_holds_by_itself_is_no_finding():
     holds = [
         held(HOLD_REASON_BREAKER_OPEN, 16, cause="4 of 4 calls failed"),
         *(held(HOLD_REASON_REQUESTED, 20 + n, n, "no bank") for n in range(4)),

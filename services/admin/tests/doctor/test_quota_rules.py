@@ -28,7 +28,7 @@ USES = [
 ]
 
 
-def test_who_is_at_a_quota_is_reported():
+def test_names_at_a_quota_are_reported():
     identity = BrokerIdentity(broker_name="b-0", address="b:10911")
     brokers = [
         BrokerFacts(identity, state=GetBrokerStateResponse(identity=identity, quota_uses=USES)),
@@ -44,7 +44,7 @@ def test_who_is_at_a_quota_is_reported():
     assert quotas_used_up in RULES
 
 
-def test_who_only_uses_a_quota_is_not_reported():
+def test_names_below_a_quota_are_not_reported():
     identity = BrokerIdentity(broker_name="b-0", address="b:10911")
     quiet = use("QUOTA_FIGURE_CALLS", "QUOTA_SUBJECT_USER", "anna", 10, 12)
     quiet.ClearField("age_duration")

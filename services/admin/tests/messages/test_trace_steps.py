@@ -27,7 +27,7 @@ def steps_of(*steps, user="", compression=COMPRESSION_UNSPECIFIED, body=None):
     return steps_about(message, "ID")
 
 
-def test_nobody_ends_what_another_has_begun():
+def test_a_trace_step_is_not_ended_by_another_client():
     false_end = ENDED._replace(successful=False, cost_ms=9)
     life = life_of(
         [

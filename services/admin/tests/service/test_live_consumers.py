@@ -156,7 +156,7 @@ async def _check_silent(messages, listener, request):
     listener.go.set()
 
 
-async def test_who_refuses_or_is_away_consumes_nothing(cluster, admin, sent):
+async def test_a_member_that_refuses_or_is_away_consumes_nothing(cluster, admin, sent):
     messages, listener = MessageServiceStub(admin), Listener()
     request = message_pb.ConsumeMessageRequest(
         consumer_group=GROUP, client_id="nobody", message_id=sent.message_id

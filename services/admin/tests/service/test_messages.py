@@ -107,7 +107,7 @@ async def test_an_operator_sends_a_message_and_it_is_told_whose_it_is(messages, 
     assert "by-hand" in entry.request_json
 
 
-async def test_what_waits_is_counted_and_taken_back(cluster, admin, letters, entries):
+async def test_delayed_messages_are_counted_and_recalled(cluster, admin, letters, entries):
     stub = DelayedMessageServiceStub(admin)
 
     async def waiting():

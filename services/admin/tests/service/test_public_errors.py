@@ -24,10 +24,10 @@ def told(reason):
 @pytest.mark.parametrize(
     "reason", ["QUOTA_EXCEEDED", "STORE_FULL", "TOO_FEW_IN_SYNC", "GROUP_PAUSED", "SERVICE_BUSY"]
 )
-def test_who_refuses_is_reached_and_its_reason_kept(reason):
+def test_a_refusal_keeps_its_reason_and_is_no_silence(reason):
     assert told(reason) == (reason, "broker a: why")
 
 
 @pytest.mark.parametrize("reason", ["SERVICE_STARTING", "STORE_POISONED", "BROKER_NOT_PRIMARY"])
-def test_who_cannot_serve_is_unreachable(reason):
+def test_a_service_that_cannot_serve_is_unreachable(reason):
     assert told(reason)[0] == "PEER_UNREACHABLE"

@@ -25,7 +25,7 @@ def test_a_restart_begins_anew():
     assert rates.take("a", state(15, started_s=2), 30.0).stored_messages == 1
 
 
-def test_who_does_not_answer_has_no_rate():
+def test_a_silent_broker_has_no_rate():
     rates = RateMemory()
     rates.take("a", state(100), 10.0)
     rates.take("a", state(200), 20.0)

@@ -31,7 +31,7 @@ def test_messages_come_after_a_delay_at_a_time_and_by_level(later, lines):
     assert sorted(came.splitlines()) == ["delayed", "of a level", "timed"]
 
 
-def test_what_waits_is_recalled_by_its_handle(later, ariane_json, lines, tmp_path):
+def test_a_delayed_message_is_recalled_by_its_handle(later, ariane_json, lines, tmp_path):
     file = tmp_path / "handles"
     later("produce", "later", lines("a", "b"), "--delay", "1d", "--handles", str(file))
     first, second = file.read_text().split()
@@ -77,7 +77,7 @@ def test_a_broker_shows_what_waits(later, ariane_json, lines):
     assert all(each["delayed_lateness_ms_max"] >= 0 for each in shown())
 
 
-def test_what_waits_of_a_topic_is_listed_with_its_time(ariane, ariane_json, lines):
+def test_delayed_messages_of_a_topic_are_listed_with_their_times(ariane, ariane_json, lines):
     ariane("topic", "create", "parked")
     at = (datetime.now(UTC) + timedelta(hours=3)).replace(microsecond=0)
     ariane("produce", "parked", lines("a"), "--at", at.isoformat(), "--tag", "eu", "--key", "k1")

@@ -52,7 +52,7 @@ def test_elsewhere_it_is_as_usual():
         signal.signal(signal.SIGINT, before)
 
 
-def test_who_ignores_it_goes_on_ignoring_it():
+def test_an_ignored_signal_stays_ignored():
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         with interruptible_imports():

@@ -90,7 +90,7 @@ def test_a_record_is_one_object():
     assert "1,200" in out(record)
 
 
-def test_what_was_done_is_a_sentence_or_an_object():
+def test_the_result_of_a_change_is_a_sentence_or_an_object():
     assert out(done) == "Topic orders is there.\n"
     assert json.loads(out(done, "-o", "json")) == {"topic": "orders", "created": True}
 
@@ -138,7 +138,7 @@ def test_progress_is_a_line_now_and_then_where_nobody_sits(capfd):
     assert err.splitlines() == [f"ariane: {time} s of work\\x07" for time in times]
 
 
-def test_what_is_quick_shows_no_progress_where_nobody_sits(capfd):
+def test_no_progress_is_shown_for_quick_work_or_without_a_terminal(capfd):
     with progress() as show:
         show("1,000 messages sent")
     assert capfd.readouterr() == ("", "")

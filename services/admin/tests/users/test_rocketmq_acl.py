@@ -121,7 +121,7 @@ def test_lists_of_acl_2(text):
     assert rights.allows(SUBSCRIBE, GROUP, "g")
 
 
-def test_what_has_no_counterpart_is_explicit_and_grants_nothing():
+def test_a_rule_without_counterpart_is_reported_and_grants_nothing():
     rows = ("User:a CUSTOM Namespace:n PUB null ALLOW", "Role:r CUSTOM Topic:t PUB - ALLOW")
     told = imported("\n".join(("#Subject", *rows)))
     assert told.users == []

@@ -131,7 +131,7 @@ async def test_a_member_is_asked_to_consume_a_message(broker, stored, reads_reco
     other.cancel()
 
 
-async def test_who_cannot_consume_a_message_is_not_asked(broker, refused, stored):
+async def test_a_client_that_cannot_consume_a_message_is_not_asked(broker, refused, stored):
     message_id, foreign = await stored("orders"), await stored("payments")
     assert (await refused(consume(broker, message_id))).reason == "CLIENT_NOT_ATTACHED"
     call = await attach(broker, "a", membership())
@@ -153,7 +153,7 @@ async def test_who_cannot_consume_a_message_is_not_asked(broker, refused, stored
     call.cancel()
 
 
-async def test_who_asks_a_client_that_leaves_hears_it_at_once(broker, stored):
+async def test_a_question_to_a_client_that_leaves_ends_at_once(broker, stored):
     message_id = await stored("orders")
     call = await attach(broker, "a", membership())
     asked = [

@@ -174,7 +174,7 @@ async def test_three_steps_find_the_message(prepared, clock):
         assert state.statistics.counted_death_count == 1
 
 
-async def test_who_leaves_in_peace_died_of_nothing(prepared):
+async def test_a_consumer_that_detaches_has_died_of_no_message(prepared):
     async with prepared() as broker:
         member = await join(broker)
         await member.pull()
@@ -182,7 +182,7 @@ async def test_who_leaves_in_peace_died_of_nothing(prepared):
         assert await suspected(broker) == (0, 0)
 
 
-async def test_who_had_done_all_died_of_nothing(prepared):
+async def test_a_consumer_without_unfinished_work_has_died_of_no_message(prepared):
     async with prepared() as broker:
         member = await join(broker)
         await member.pull()
@@ -223,7 +223,7 @@ async def test_another_process_under_the_same_name_does_not_make_the_first_one_l
         assert letter.properties["DLQ_REASON"] == "CONSUMER_DIED"
 
 
-async def test_what_was_suspected_of_a_member_that_comes_back_is_forgotten(prepared):
+async def test_suspicions_of_a_member_that_comes_back_are_forgotten(prepared):
     async with prepared(consumer_grace_s=30) as broker:
         member = await join(broker)
         await member.pull()
@@ -245,7 +245,7 @@ async def test_who_asks_for_something_lives(prepared, clock):
         assert (await place_of(broker)).in_doubt
 
 
-async def test_what_is_passed_is_not_suspected_any_longer(prepared):
+async def test_a_passed_message_is_no_longer_suspected(prepared):
     async with prepared() as broker:
         member = await join(broker)
         await member.pull()

@@ -259,7 +259,7 @@ async def test_who_has_left_or_comes_to_a_new_group_of_the_name_is_let_in(prepar
     (await attached(prepared, "one")).cancel()
 
 
-async def test_what_waits_for_its_next_try_is_dropped(running, clock):
+async def test_messages_that_wait_for_their_next_try_are_dropped(running, clock):
     async with running(delay_levels="1s " * 17 + "1s") as broker:
         await broker.create_topic(TOPIC)
         await broker.store(TOPIC, [b"failed"])

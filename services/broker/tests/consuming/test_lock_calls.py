@@ -103,7 +103,7 @@ async def test_queues_that_are_not_there_cost_no_other_its_lock(brisk):
     call.cancel()
 
 
-async def test_what_a_dead_owner_does_is_refused(brisk, reason_of):
+async def test_requests_of_a_dead_owner_are_refused(brisk, reason_of):
     await brisk.store("orders", [b"a", b"b", b"c"])
     calls = [await attach(brisk, name, membership(ordered=True)) for name in "ab"]
     first = (await lock(brisk, "a", 0))[0]
@@ -155,7 +155,7 @@ async def test_a_held_pull_gives_nothing_to_who_lost_the_lock_meanwhile(brisk, r
         call.cancel()
 
 
-async def test_who_gives_back_lets_the_others_know(running):
+async def test_giving_back_a_lock_notifies_the_others(running):
     async with running() as broker:
         await broker.create_topic("orders", 2)
         first = await attach(broker, "a", membership(ordered=True))

@@ -328,7 +328,7 @@ async def test_what_was_due_at_the_commit_never_waits_and_the_rest_does():
     assert sorted(int(message.body) for message in broker.messages()) == [0, 1, 2, 3]
 
 
-async def test_what_was_staged_under_a_longer_limit_is_committed():
+async def test_rows_staged_under_a_longer_limit_are_committed():
     broker = Broker(random.Random(0))
     due_ms = broker.clock.now_ms() + DAY_MS
     await broker.stage(0, 0, "a", range(4), [due_ms] * 4)

@@ -124,7 +124,7 @@ async def test_due_during_downtime_comes_once_and_soon(running, clock):
 
 
 @pytest.mark.parametrize("snapshot", ["old", "none", "of RocketMQ"])
-async def test_what_was_delivered_before_a_crash_is_not_delivered_again(
+async def test_messages_delivered_before_a_crash_are_not_delivered_again(
     running, crashed, clock, tmp_path, snapshot
 ):
     async with running(producer_save_s=1000) as broker:
@@ -194,7 +194,7 @@ async def test_a_wrong_digit_of_rocketmq_takes_nothing_that_waits(
     assert capsys.readouterr().out.count("2 messages of level 3") == 1
 
 
-async def test_who_parked_first_comes_first(running, clock):
+async def test_messages_parked_first_are_delivered_first(running, clock):
     async with running() as broker, AsyncExitStack() as stack:
         await broker.create_topic("orders")
         bodies = [b"a", b"b", b"c", b"d", b"e", b"f"]
@@ -281,7 +281,7 @@ async def test_levels_wait_as_the_settings_say(running):
         await nothing_more(broker, 1)
 
 
-async def test_what_waits_is_delivered_when_its_level_is_gone(running, clock):
+async def test_messages_of_a_removed_level_are_delivered(running, clock):
     async with running(delay_levels="1h 1s 2s") as broker:
         await broker.create_topic("orders")
         await park(broker, [b"second"], level=2)

@@ -32,7 +32,7 @@ def pending(state):
     return state.timed_pending_count, [(one.level, one.pending_count) for one in state.levels]
 
 
-async def test_what_waits_is_counted_by_level_and_time(running, clock):
+async def test_delayed_messages_are_counted_by_level_and_time(running, clock):
     async with running() as broker:
         await broker.create_topic("orders")
         assert pending(await delayed(broker)) == (0, [])
@@ -72,7 +72,7 @@ async def test_how_late_messages_came(running, copy_store, tmp_path):
         assert state.lateness_duration == state.lateness_duration_max
 
 
-async def test_what_cannot_be_delivered_is_counted(running, clock):
+async def test_undeliverable_messages_are_counted(running, clock):
     async with running() as broker:
         await broker.create_topic("orders")
         await broker.store("orders", [b"a"], delivery_times_ms=times(HOUR_MS))

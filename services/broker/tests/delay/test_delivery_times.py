@@ -91,7 +91,7 @@ async def test_more_keys_than_the_index_takes_come_along(broker):
     assert message.properties["KEYS"] == keys
 
 
-async def test_what_is_due_sooner_overtakes(broker):
+async def test_a_message_due_sooner_overtakes_others(broker):
     await broker.create_topic("orders")
     await park(broker, [b"later"], [now_ms() + 20_000])
     await park(broker, [b"soon"], [now_ms() + 100])
@@ -131,7 +131,7 @@ async def test_times_that_cannot_be(broker, reason_of, fields, reason):
     assert reason_of(result.error) == reason
 
 
-async def test_nobody_sends_to_the_timer_topic(broker, reason_of):
+async def test_sends_to_the_timer_topic_are_refused(broker, reason_of):
     (result,) = await broker.append(broker.batch(TIMER_TOPIC, [b"a"]))
     assert reason_of(result.error) == "TOPIC_RESERVED"
 
@@ -170,7 +170,7 @@ async def test_due_during_downtime_comes_once_and_soon(running, clock, tmp_path,
             assert bodies_of(found) == bodies_of(await arrived(broker, 3)) == [b"early", b"a", b"b"]
 
 
-async def test_what_was_delivered_before_a_crash_is_not_delivered_again(running, crashed):
+async def test_messages_delivered_before_a_crash_are_not_delivered_again(running, crashed):
     async with running(producer_save_s=0.05) as broker:
         await broker.create_topic("orders")
         begin = now_ms()

@@ -11,7 +11,7 @@ BODY_BYTES = 30 << 10
 
 
 @pytest.mark.parametrize("way", ["by level", "by time"])
-async def test_what_is_due_at_once_may_be_more_than_a_segment(running, clock, way):
+async def test_messages_due_at_once_may_be_more_than_a_segment(running, clock, way):
     due = np.full(20, time.time_ns() // 1_000_000 + 3_600_000, "<i8").tobytes()
     fields = {"delay_level": 1} if way == "by level" else {"delivery_times_ms": due}
     bodies = [b"%d " % number + bytes(BODY_BYTES) for number in range(COUNT)]

@@ -153,7 +153,9 @@ def delays(store, clock):
     return Delays(store, clock)
 
 
-async def test_what_waits_holds_back_retention_until_it_is_parked_again(delays, store, clock):
+async def test_delayed_messages_hold_back_retention_until_they_are_parked_again(
+    delays, store, clock
+):
     delays.fill(3)
     due = clock.now_ms() + 20 * DAY_MS
     delays.park([b"a", b"b"], [due, due + 5])
@@ -210,7 +212,7 @@ async def test_a_disk_that_is_full_of_what_waits_is_not_filled_with_copies(delay
     assert delays.aged.reparked_count == 0
 
 
-async def test_what_is_parked_again_twice_comes_once(delays, store, clock):
+async def test_a_message_parked_again_twice_is_delivered_once(delays, store, clock):
     due = clock.now_ms() + 9 * DAY_MS
     delays.park([b"a"], [due])
     for _ in range(4):
@@ -268,7 +270,7 @@ async def test_a_message_of_a_level_is_not_a_millisecond_early(delays, clock):
 
 
 @pytest.mark.parametrize("of_level", [0, 1])
-async def test_what_finds_no_room_is_delivered_once_there_is(delays, clock, of_level):
+async def test_a_message_without_room_is_delivered_once_there_is_room(delays, clock, of_level):
     due = clock.now_ms() + 1000
     delays.park([b"a", b"b"], [due, due + 1])
     for _ in range(of_level):
@@ -335,7 +337,7 @@ def told(logs, event):
     return [tuple(each[name] for name in names) for each in logs if each["event"] == event]
 
 
-async def test_what_is_parked_again_at_once_may_be_more_than_a_segment(delays, clock):
+async def test_messages_parked_again_at_once_may_be_more_than_a_segment(delays, clock):
     due = clock.now_ms() + 20 * DAY_MS
     for number in range(12):
         delays.park([b"%d " % number + b"x" * 600], [due])

@@ -44,7 +44,7 @@ async def waiting(broker, topic, page_size=0):
     return found, pages
 
 
-async def test_what_waits_is_listed_until_it_is_delivered_or_recalled(running, clock):
+async def test_a_delayed_message_is_listed_until_it_is_delivered_or_recalled(running, clock):
     async with running() as broker:
         for topic in ("orders", "others"):
             await broker.create_topic(topic)

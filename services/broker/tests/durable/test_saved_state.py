@@ -42,7 +42,7 @@ def state(file):
     executor.shutdown()
 
 
-async def test_nothing_changed_is_nothing_saved(state, file):
+async def test_an_unchanged_state_is_not_saved(state, file):
     await state.save()
     assert file.saved == []
 

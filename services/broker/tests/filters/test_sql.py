@@ -175,7 +175,7 @@ def test_one_condition_is_read_once():
 @pytest.mark.parametrize(
     ("text", "position"), [("", 0), ("a = ", 4), ("a" * 5000, 4096), ("NOT " * 60 + "a", 240)]
 )
-def test_what_cannot_be_understood_is_an_error_with_its_place(text, position):
+def test_an_invalid_expression_is_an_error_with_its_place(text, position):
     with pytest.raises(ServiceError) as raised:
         filter_for(FilterExpression(FilterLanguage.SQL92, text))
     assert raised.value.row.name == "FILTER_EXPRESSION_INVALID"

@@ -40,7 +40,7 @@ def test_tags_are_trimmed_and_told_apart():
         (" || ".join(f"t{number}" for number in range(129)), 0),
     ],
 )
-def test_what_cannot_be_understood_is_an_error_with_its_place(text, position):
+def test_an_invalid_expression_is_an_error_with_its_place(text, position):
     with pytest.raises(ServiceError) as raised:
         parse_tags(text)
     assert raised.value.row.name == "FILTER_EXPRESSION_INVALID"

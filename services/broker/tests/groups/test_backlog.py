@@ -40,7 +40,7 @@ def backlog_at(offset, *, begin, end):
         (25, (0, None)),
     ],
 )
-def test_what_is_kept_and_not_consumed(offset, expected):
+def test_backlog_counts_kept_messages_that_were_not_consumed(offset, expected):
     assert backlog_at(offset, begin=10, end=20) == expected
 
 

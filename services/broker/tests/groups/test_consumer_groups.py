@@ -60,7 +60,7 @@ def test_an_update_keeps_what_is_not_its_own(groups):
         groups.updated(GroupChange(consumer_group="billing", attempts_max=-1))
 
 
-def test_what_is_saved_is_loaded(groups):
+def test_saved_state_is_loaded(groups):
     config = GroupConfig(
         consumer_group="billing",
         conflict_policy=ConflictPolicy.FLAG,

@@ -15,7 +15,7 @@ tables = st.dictionaries(
 
 
 @given(tables)
-def test_what_is_saved_is_loaded(table):
+def test_saved_state_is_loaded(table):
     offsets = ConsumerOffsets(now_ms=lambda: 5)
     for (group, topic, queue_id), offset in table.items():
         offsets.put(group, QueueKey(topic, queue_id), offset)

@@ -80,7 +80,7 @@ def test_an_owner_with_an_epoch_of_before_is_refused(locks, clock):
     assert reason(locks, "a", now) == ""
 
 
-def test_who_has_no_lock_is_refused_only_where_another_one_has(locks):
+def test_a_member_without_the_lock_is_refused_only_where_another_has_it(locks):
     assert reason(locks, "b", None) == ""
     epoch = take(locks, "a")[QUEUE]
     assert reason(locks, "b", None) == "QUEUE_LOCKED"

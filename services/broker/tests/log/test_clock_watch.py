@@ -90,7 +90,7 @@ def report(reason, *ranges):
     return RetentionReport((0, 8192), reason, 0.86, 16384, ranges, 100, 200)
 
 
-def test_what_goes_before_its_time_is_named_and_counted():
+def test_early_deletions_are_reported_and_counted():
     early = EarlyDeletions()
     ranges = DeletedRange("orders", 0, 5, 15), DeletedRange("bills", 2, 0, 30)
     with capture_logs() as logs:

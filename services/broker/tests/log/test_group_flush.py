@@ -85,7 +85,7 @@ async def test_one_flush_serves_all_that_came_while_another_was_under_way(log, m
     assert log.flushes == 2
 
 
-async def test_what_is_flushed_already_waits_for_nothing(log, make_flush):
+async def test_a_flushed_append_does_not_wait(log, make_flush):
     log.flushed_offset = 10
     await make_flush().kept(10)
     assert log.flushes == 0
@@ -193,7 +193,7 @@ async def test_a_flusher_that_was_shut_down_leaves_nobody_waiting(log):
     assert [type(failure) for failure in failures] == [RuntimeError]
 
 
-async def test_who_has_gone_is_not_told(log, make_flush):
+async def test_a_cancelled_waiter_is_not_notified(log, make_flush):
     flush = make_flush()
     log.written = 10
     gone = asyncio.ensure_future(flush.kept(10))

@@ -47,7 +47,7 @@ async def test_exactly_those_that_watch_the_queue_are_woken(held):
     assert held.count == 0
 
 
-async def test_who_wants_some_tags_is_woken_by_these(held):
+async def test_a_watch_for_some_tags_is_woken_by_these_tags(held):
     told = []
 
     def watch(name, *codes):
@@ -219,7 +219,7 @@ async def test_an_interruption_ends_one_wait(held):
     assert await second
 
 
-async def test_what_is_forgotten_is_told_nothing(held):
+async def test_a_forgotten_watch_is_not_notified(held):
     watch, other = held.watch({A: None, B: None}), held.watch({A: None})
     held.forget(watch)
     held.wake_all([A, B])

@@ -85,7 +85,7 @@ async def test_offsets_at_the_end_stay_there(running, flush_mode):
         assert await broker.known_offset("group", "orders") == 2
 
 
-async def test_nobody_has_died_of_messages_to_come(running, config):
+async def test_no_consumer_has_died_of_messages_to_come(running, config):
     async with running() as broker:
         await broker.create_topic("orders")
         await broker.store("orders", [b"a", b"b"])

@@ -57,7 +57,7 @@ async def test_a_goodbye_of_an_earlier_process_is_ignored(servers):
     assert not await servers.unregister("10.0.0.1:7", "two")
 
 
-async def test_who_is_silent_leaves_the_routes(servers, clock):
+async def test_a_silent_filter_server_leaves_the_routes(servers, clock):
     await servers.register("10.0.0.1:5", "one")
     clock.advance(20)
     await servers.register("10.0.0.1:7", "two")

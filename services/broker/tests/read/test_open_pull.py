@@ -159,7 +159,7 @@ async def test_a_queue_that_only_a_later_look_of_one_turn_reads_ends_a_hold(
     assert log.looks == [{0, 1, 2}, {2}, {2}]
 
 
-async def test_who_wants_some_tags_looks_only_when_such_messages_come(log, held):
+async def test_a_pull_for_some_tags_looks_only_when_such_messages_come(log, held):
     wanted = {"orders": TagFilter(frozenset({"red"}), exact=True)}
     with opened(log, held, filters=wanted) as pull:
         waiting = asyncio.create_task(ends_of(pull))
@@ -178,7 +178,7 @@ async def test_who_wants_some_tags_looks_only_when_such_messages_come(log, held)
         assert (await ends_of(pull))[7] == 3
 
 
-async def test_what_an_answer_had_no_room_for_is_in_the_next(log, held):
+async def test_messages_without_room_in_an_answer_are_in_the_next(log, held):
     with opened(log, held, record_count_max=2) as pull:
         waiting = asyncio.create_task(ends_of(pull))
         await asyncio.sleep(0)

@@ -77,7 +77,7 @@ async def test_what_little_is_left_of_the_byte_budget_brings_no_other_queue(brok
         assert 94_000 < len(pulled.records) <= 100_000
 
 
-async def test_what_is_left_of_the_byte_budget_is_for_the_next_queue(broker):
+async def test_the_rest_of_the_byte_budget_is_for_the_next_queue(broker):
     await broker.create_topic("orders", 2)
     for queue_id in range(2):
         await broker.store("orders", [b"x" * 1000] * 100, queue_id)

@@ -137,7 +137,7 @@ async def show_since(broker, text):
 
 
 @pytest.mark.parametrize("text", ["0", "-5", "1h", "\u0661", "9" * 15, "1" * 20])
-async def test_what_is_no_time_is_refused(running, text):
+async def test_an_invalid_time_is_refused(running, text):
     async with running() as broker:
         await broker.create_topic("orders")
         with pytest.raises(aio.AioRpcError, match="no time in ms, 1 to 3162240000000: "):

@@ -296,7 +296,7 @@ def test_state_files_travel_when_they_differ(tmp_path):
         StatePart("topics.json", b"no JSON"),
     ],
 )
-def test_what_is_no_state_file_is_refused(tmp_path, part):
+def test_a_file_that_is_no_state_file_is_refused(tmp_path, part):
     state = StateCopies(FaultyDisk(), tmp_path)
     with pytest.raises(StateFileDamaged):
         state.put(part)

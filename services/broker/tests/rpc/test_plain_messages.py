@@ -75,7 +75,7 @@ async def test_a_message_comes_back_with_all_its_fields(broker):
     assert (pulled.next_queue_offset, pulled.max_queue_offset) == (1, 1)
 
 
-async def test_what_is_left_out_is_filled_in(broker):
+async def test_missing_fields_are_filled_in(broker):
     sent = await send(broker, {"body": b"a"}, {"body": b"b"}, queue_id=0)
     first, second = sent.messages
     assert len(first.unique_id) == 32

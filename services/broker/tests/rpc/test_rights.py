@@ -87,7 +87,7 @@ async def first_of(stream):
     return None
 
 
-async def test_who_may_only_send_does_nothing_else(running_closed, refused):
+async def test_a_user_with_the_right_to_send_does_nothing_else(running_closed, refused):
     async with running_closed("anna: allow PUBLISH topic order-*", "bert: ") as broker:
         root, anna = await broker.of("root"), await broker.of("anna")
         for topic in ("order-1", "bills"):
@@ -366,7 +366,7 @@ async def test_a_sink_belongs_to_who_noted_it_first(running_closed, refused):
         await (await broker.of("olga")).sinks.DeleteSink(delete)
 
 
-async def test_who_may_send_nothing_notes_no_sink(running_closed, refused):
+async def test_a_user_without_the_right_to_send_notes_no_sink(running_closed, refused):
     """A sink whose rows name topics names none itself, and each note is a record of the log."""
     async with running_closed(
         "anna: allow PUBLISH topic order-*", "bert: allow SUBSCRIBE topic *; allow CREATE group *"

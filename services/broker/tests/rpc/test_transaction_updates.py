@@ -269,7 +269,7 @@ async def test_what_too_few_could_have_is_refused_and_nothing_is_done(broker, re
     assert await broker.bodies("orders") == []
 
 
-async def test_who_is_no_primary_any_more_refuses_each_half_message(broker, reasons, monkeypatch):
+async def test_a_former_primary_refuses_each_half_message(broker, reasons, monkeypatch):
     def refuse(*_, **__):
         raise broker_not_primary("")
 

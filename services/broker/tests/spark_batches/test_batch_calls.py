@@ -223,7 +223,7 @@ async def test_a_call_that_comes_again_is_staged_once(orders, refused):
     assert await visible(orders) == [[b"0", b"2", b"4"], [b"1", b"3"]]
 
 
-async def test_what_could_not_be_published_is_not_staged(orders, refused):
+async def test_rows_that_could_not_be_published_are_not_staged(orders, refused):
     cases = (
         ({"queue_ids": [0, 9]}, "QUEUE_NOT_FOUND"),
         ({"queue_ids": [0, -1]}, "FIELD_INVALID"),
@@ -349,7 +349,7 @@ async def come(broker, count):
     return sorted(found, key=lambda message: message.body)
 
 
-async def test_what_is_for_later_comes_at_its_time_as_it_was_staged(orders):
+async def test_delayed_rows_are_delivered_in_time_as_they_were_staged(orders):
     begin = now_ms()
     bodies = [b"%d" % number for number in range(6)]
     due = [0, begin + 400, 1, begin + 200, begin + 600, 0]
@@ -370,7 +370,7 @@ async def test_what_is_for_later_comes_at_its_time_as_it_was_staged(orders):
     assert len(await come(orders, 6)) == 6
 
 
-async def test_what_is_aborted_does_not_come_later_either(orders):
+async def test_delayed_rows_of_an_aborted_batch_are_not_delivered(orders):
     await stage(orders, [b"0", b"1"], times_ms=[now_ms() + 100, 0])
     assert not (await abort_call(orders)).committed
     await commit_call(orders, await stage(orders, [b"2"], token="b", times_ms=[now_ms() + 300]))
@@ -414,7 +414,7 @@ async def test_a_topic_takes_what_it_is_for_of_batches_too(broker, refused, kind
     assert failure.metadata["actual"] == actual
 
 
-async def test_what_waits_of_a_batch_survives_a_crash(running, crashed):
+async def test_delayed_rows_of_a_batch_survive_a_crash(running, crashed):
     async with running() as broker:
         await broker.create_topic("orders", 2)
         due = now_ms() + 700

@@ -64,7 +64,7 @@ async def test_a_publication_that_was_cut_short_is_finished(
         ]
 
 
-async def test_what_was_staged_for_a_queue_that_is_gone_comes_in_another(
+async def test_rows_staged_for_a_removed_queue_are_published_to_another(
     running, tmp_path, monkeypatch
 ):
     """Also where the process dies between its queues, and begins anew with what the log shows."""
@@ -89,7 +89,7 @@ async def test_what_was_staged_for_a_queue_that_is_gone_comes_in_another(
 
 
 @pytest.mark.parametrize(("appends", "among"), [(1, 1), (2, 1), (3, 3), (2, 2)])
-async def test_what_came_in_another_queue_does_not_come_again_when_its_own_is_back(
+async def test_rows_published_to_another_queue_are_not_repeated_when_their_own_is_back(
     running, tmp_path, monkeypatch, appends, among
 ):
     publish = BatchPublication._publish

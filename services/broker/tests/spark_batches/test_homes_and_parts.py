@@ -225,7 +225,7 @@ async def test_a_home_that_dies_before_its_decision_leaves_nothing_behind(
     assert await brokers.visible("a", "b") == ["a0", "b0"]
 
 
-async def test_what_is_prepared_is_not_dropped_without_the_word_of_the_home(
+async def test_a_prepared_batch_is_not_dropped_without_a_decision_of_its_home(
     brokers, refused, failing
 ):
     attempts = await brokers.stage_all("a", "b")

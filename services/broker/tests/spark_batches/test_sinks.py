@@ -236,7 +236,7 @@ async def test_sinks_come_in_pages(orders, here):
     assert names == ["q0", "q1", "q2", "q3", "q4"]
 
 
-async def test_what_is_no_home_is_refused(orders, here, refused):
+async def test_an_invalid_home_is_refused(orders, here, refused):
     batches = [CommittedBatch(batch_id=n) for n in (2, 1)]
     name, wide = here.broker_name, ["x" * 200 + str(number) for number in range(99)]
     for home, field in (

@@ -64,7 +64,7 @@ def test_an_empty_value_removes_an_attribute(table):
     assert changed.attributes == {}
 
 
-def test_what_is_saved_is_loaded(table):
+def test_saved_state_is_loaded(table):
     create(table, "orders", read_queue_count=7)
     create(table, "bills", permission=Permission.WRITE)
     document = json.loads(json.dumps(table.document_with()))

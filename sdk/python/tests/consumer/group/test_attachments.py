@@ -99,7 +99,7 @@ async def test_the_first_route_says_where_a_broker_is(attachments):
     assert [each.address for each in attachments._by_broker.values()] == ["new:1"]
 
 
-async def test_who_has_left_attaches_to_no_other_broker(attachments):
+async def test_a_client_that_has_left_attaches_to_no_other_broker(attachments):
     await attachments.close()
     attachments.follow([Route("orders", (BrokerRoute("c", "later", {0: "later:1"}, 1, 1),))])
     assert set(attachments.broker_names) == {"broker-a", "broker-b"}

@@ -56,7 +56,7 @@ def test_files_are_written_as_rocketmq_writes_them():
 
 
 @given(st.dictionaries(queues, positions))
-def test_what_is_written_is_read(offsets):
+def test_written_offsets_are_read_back(offsets):
     assert decode_offsets(encode_offsets(offsets)) == offsets
 
 

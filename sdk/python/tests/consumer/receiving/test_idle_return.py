@@ -5,7 +5,7 @@ import asyncio
 from ariane_sdk.consumer.receiving.idle_return import IdleReturn
 
 
-async def test_who_closes_waits_for_all_that_is_being_given_back():
+async def test_closing_waits_for_messages_that_are_being_given_back():
     goes_on, begun, given_back = asyncio.Event(), [], []
 
     async def slowly():

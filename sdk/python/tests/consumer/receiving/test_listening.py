@@ -124,7 +124,7 @@ async def test_a_listener_that_holds_everything_gets_nothing_meanwhile():
     assert calls == [(0, 0), (1, 30), (2, 30)]
 
 
-async def test_what_a_broker_refuses_is_not_tried_again():
+async def test_a_refused_settlement_is_not_tried_again():
     settler = Settler(IllegalArgument("none of mine"))
     await listening(done, settler).run(messages(1))
     assert settler.tried == 1
@@ -176,7 +176,7 @@ async def test_whoever_cancels_cuts_off_no_settlement(when):
     assert settler.settled == [("ack", 0)]
 
 
-async def test_what_a_listener_had_that_is_cancelled_is_given_back():
+async def test_messages_of_a_cancelled_listener_are_given_back():
     begun = asyncio.Event()
 
     async def work(_messages):

@@ -116,7 +116,7 @@ async def test_batches_are_settled_as_one_says(cluster, topic, consumer_of):
         assert await consumer.receive_batch(timeout_s=0) == []
 
 
-async def test_what_nobody_looked_at_is_given_back(cluster, topic, consumer_of):
+async def test_messages_that_were_not_read_are_given_back(cluster, topic, consumer_of):
     await send(cluster, topic, 3)
     async with consumer_of(invisible_s=3600) as one:
         messages = one.receive()
@@ -197,7 +197,7 @@ async def test_messages_of_a_higher_priority_come_first(cluster, topic, consumer
     assert [message.priority for message in got] == sorted(priorities, reverse=True)
 
 
-async def test_what_nobody_looked_at_in_time_is_not_given_out(cluster, topic, consumer_of):
+async def test_messages_that_were_not_read_in_time_are_not_handed_out(cluster, topic, consumer_of):
     await send(cluster, topic, 8)
     clock = ForwardClock()
     async with consumer_of(clock=clock, invisible_s=3600) as consumer:
@@ -225,9 +225,7 @@ async def test_messages_stay_invisible_while_their_consumer_runs(cluster, topic,
         await other.ack(again)
 
 
-async def test_what_an_answer_brought_that_was_lost_comes_again(
-    cluster, topic, consumer_of, monkeypatch
-):
+async def test_messages_of_a_lost_answer_are_redelivered(cluster, topic, consumer_of, monkeypatch):
     """The consumer runs, and brokers know it; but it never had that message."""
     await send(cluster, topic, 1)
     receive, lost = ReceiveCalls.receive, []
@@ -360,9 +358,7 @@ async def test_a_listener_may_take_its_time(cluster, topic, consumer_of):
 
 
 @pytest.mark.parametrize("end", ["cancelled", "closed"])
-async def test_what_a_listener_had_at_its_end_comes_to_others_at_once(
-    cluster, topic, consumer_of, end
-):
+async def test_messages_of_a_closed_listener_go_to_others_at_once(cluster, topic, consumer_of, end):
     await send(cluster, topic, 4)
     begun = asyncio.Event()
 

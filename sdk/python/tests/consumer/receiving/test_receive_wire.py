@@ -30,7 +30,7 @@ def test_all_is_as_the_generated_class_reads_it(many):
         assert told.head == queue
 
 
-def test_what_is_no_answer_is_refused():
+def test_bytes_that_are_no_answer_are_refused():
     answer = ReceiveRecordsResponse(queues=[ReceivedRecords(topic="jobs")]).SerializeToString()
     with pytest.raises(DecodeError):
         receive_answer(answer[:-1])

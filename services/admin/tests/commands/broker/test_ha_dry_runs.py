@@ -35,7 +35,7 @@ def test_an_election_waits_until_there_is_no_primary(replica, capsys):
 @pytest.mark.parametrize(
     "words", [("elect", "broker-a", "--id"), ("switchover", "broker-a", "--to")]
 )
-def test_who_is_not_in_sync_is_refused_as_it_would_be(replica, capsys, words):
+def test_a_dry_run_refuses_a_replica_that_is_not_in_sync(replica, capsys, words):
     replica["in_sync"] = False
     status, said = run(capsys, *words, "1")
     assert status == ExitStatus.REFUSED
@@ -45,7 +45,7 @@ def test_who_is_not_in_sync_is_refused_as_it_would_be(replica, capsys, words):
 @pytest.mark.parametrize(
     "words", [("elect", "broker-a", "--unclean", "--id"), ("remove", "broker-a", "--id")]
 )
-def test_who_need_not_be_in_sync_is_told_of(replica, capsys, words):
+def test_a_dry_run_shows_a_replica_that_need_not_be_in_sync(replica, capsys, words):
     replica["in_sync"] = False
     status, said = run(capsys, *words, "1")
     assert (status, "not in sync" in said) == (ExitStatus.DONE, True)

@@ -121,7 +121,7 @@ def test_a_try_shows_which_messages_match(ready, ariane, ariane_json, module, fl
         (("upload", "late", "EMPTY"), ExitStatus.USAGE, "0 bytes"),
     ],
 )
-def test_what_cannot_be_done_is_one_line(ready, ariane, tmp_path, arguments, status, said):
+def test_a_refusal_is_one_line(ready, ariane, tmp_path, arguments, status, said):
     contents = {"HUGE": "#" * 2_000_000, "BROKEN": "def matches(", "GOOD": LATE, "EMPTY": ""}
     words = []
     for word in arguments:
@@ -134,7 +134,7 @@ def test_what_cannot_be_done_is_one_line(ready, ariane, tmp_path, arguments, sta
     assert "Traceback" not in line
 
 
-def test_without_filter_servers_it_is_explicit_what_is_missing(ariane, monkeypatch):
+def test_without_filter_servers_the_error_says_what_is_missing(ariane, monkeypatch):
     async def none(self, names=(), *, cluster_name=""):
         return []
 

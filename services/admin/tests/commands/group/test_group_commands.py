@@ -41,7 +41,7 @@ def test_a_group_and_its_backlog(ariane, ariane_json, consumed):
     assert "Conflicts:" not in text
 
 
-def test_what_expired_before_a_group_got_it_is_counted(ariane, ariane_json, lines):
+def test_messages_that_expired_before_a_group_got_them_are_counted(ariane, ariane_json, lines):
     ariane("topic", "create", "g-codes", "--queues", "1", "--broker", "broker-a")
     ariane("produce", "g-codes", lines("old", "older"), "--expire-after", "1ms")
     ariane("produce", "g-codes", lines("new"))
@@ -54,7 +54,7 @@ def test_what_expired_before_a_group_got_it_is_counted(ariane, ariane_json, line
     assert "expired" in ariane("group", "show", "g-late")
 
 
-def test_who_consumes_a_topic(ariane_json, consumed):
+def test_groups_of_a_topic_are_listed(ariane_json, consumed):
     consumed("g-watched", "g-watchers")
     consumed("g-unwatched", "g-others")
     listed = ariane_json("group", "list", "--topic", "g-watched")
@@ -181,7 +181,7 @@ def test_a_group_is_not_cloned_to_itself(ariane):
         (("group", "delete", "no name", "--yes"), "1 to 120"),
     ],
 )
-def test_the_rule_for_names_is_explicit_once(ariane, command, rule):
+def test_the_rule_for_names_is_stated_once(ariane, command, rule):
     [line] = ariane(*command, status=ExitStatus.USAGE).splitlines()
     assert line.count(rule) == 1
     assert line.count("A-Z a-z 0-9 _ - % and |") == 1

@@ -41,7 +41,7 @@ def test_the_offsets_of_one_topic_go_and_the_group_begins_anew(
     assert ariane(*again) == "one\n"
 
 
-def test_what_is_not_there_is_told_and_deleted_topics_are_forgotten(
+def test_unknown_groups_are_reported_and_deleted_topics_are_forgotten(
     consumed, ariane, ariane_json, capfd
 ):
     ariane("group", "forget", "fo-nobody", "fo-orders", "--yes", status=ExitStatus.NOT_FOUND)

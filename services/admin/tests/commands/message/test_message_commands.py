@@ -143,7 +143,7 @@ def test_the_life_of_a_message_is_shown(cluster, ariane, ariane_json):
     ariane("message", "trace", "nonsense", status=ExitStatus.NOT_FOUND)
 
 
-def test_what_waits_for_its_delivery_is_listed(ariane, ariane_json, lines):
+def test_delayed_messages_are_listed(ariane, ariane_json, lines):
     def waiting():
         rows = ariane_json("message", "delayed")
         return {

@@ -28,7 +28,7 @@ def nothing_is_left(ariane_json):
 
 @pytest.mark.usefixtures("nothing_is_left")
 @pytest.mark.parametrize("shape", [("--in-flight", "8"), ("--batch", "30", "--in-flight", "2")])
-def test_what_is_sent_is_counted_in_the_store(ariane_json, shape):
+def test_sent_messages_are_counted_in_the_store(ariane_json, shape):
     row = ariane_json("bench", "produce", "--count", "100", "--size", "64", *shape)
     assert (row["messages"], row["stored"], row["failed"], row["lost"]) == (100, 100, 0, 0)
     assert row["messages_per_second"] > 0

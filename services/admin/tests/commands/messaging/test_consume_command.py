@@ -53,7 +53,7 @@ def test_one_queue_is_read_from_an_offset(ariane, ariane_json, filled):
         ("broker-a:0=", ExitStatus.USAGE),
     ],
 )
-def test_a_queue_or_offset_that_is_not_there_is_explicit(ariane, filled, queue, status):
+def test_a_missing_queue_or_offset_is_reported(ariane, filled, queue, status):
     for more in (("--no-follow",), ("--count", "1")):
         line = ariane("consume", filled, "--queue", queue, *more, status=status)
         assert "broker-" in line
@@ -96,7 +96,7 @@ def test_members_receive_of_several_topics_and_by_priority(ariane, ariane_json, 
         ariane("consume", filled, "--group", "all", wrong, status=ExitStatus.USAGE)
 
 
-def test_a_group_receives_in_order_from_when_it_is_explicit(ariane, lines, cluster):
+def test_a_group_receives_in_order_from_the_given_time(ariane, lines, cluster):
     ariane("topic", "create", "TO_ORDER", "--queues", "1", "--broker", "broker-a")
     ariane("produce", "TO_ORDER", lines("first", "second", "third"), "--group", "g")
     receive = ("consume", "TO_ORDER", "--group", "orderly", "--receive", "--from", "earliest")

@@ -49,7 +49,7 @@ def test_a_mistyped_path_of_a_database_is_refused_and_makes_no_file(capfd, tmp_p
     assert not path.exists()
 
 
-def test_what_is_refused_is_listed_and_sent_again(sessions, ariane, ariane_json, request):
+def test_refused_rows_are_listed_and_sent_again(sessions, ariane, ariane_json, request):
     topic = f"outbox-{request.node.callspec.id}"
     ariane("topic", "create", topic)
     # The application believes that brokers take more than they do.
@@ -98,7 +98,7 @@ def test_an_outbox_that_the_database_has_nothing_of_is_doubted(sessions, ariane,
             session.execute(partitions.delete().where(partitions.c.outbox == "shpo"))
 
 
-def test_what_a_database_refuses_is_one_line(tmp_path, ariane, monkeypatch):
+def test_a_refusal_of_the_database_is_one_line(tmp_path, ariane, monkeypatch):
     monkeypatch.delenv("ARIANE_OUTBOX_DATABASE", raising=False)
     assert "--database" in ariane("outbox", "list", "shop", status=ExitStatus.USAGE)
     (tmp_path / "empty.db").touch()
@@ -113,7 +113,7 @@ def test_what_a_database_refuses_is_one_line(tmp_path, ariane, monkeypatch):
         assert "secret" not in told
 
 
-def test_who_has_no_tables_is_told_how_to_make_them(sessions, ariane):
+def test_an_error_for_missing_tables_says_how_to_make_them(sessions, ariane):
     for arguments in (("list", "shop"), ("relay", "shop", "--until-empty")):
         ariane("outbox", *arguments)
     with sessions.begin() as session:

@@ -96,7 +96,9 @@ def test_a_move_and_a_deletion_leave_their_entries(admin_beside, sink, ariane, a
     assert json.loads(rows[-1]["before"])["sinks"][0]["home"] == "broker-a"
 
 
-def test_what_waits_for_a_decision_or_was_not_told_is_shown(cluster, copies, ariane_json, ariane):
+def test_prepared_batches_and_brokers_that_were_not_notified_are_shown(
+    cluster, copies, ariane_json, ariane
+):
     name = "query/waits"
     home = SinkHome(broker_name="broker-z")
     with grpc.insecure_channel(str(cluster.brokers[0].address)) as channel:
@@ -142,7 +144,7 @@ def stage_one(channel, name, topic):
     return BatchAttempt(attempt_token="t", record_count=1, checksum=checksum)
 
 
-def test_what_cannot_be_done_is_explicit_in_one_line(sink, cluster, ariane):
+def test_a_refusal_of_a_sink_command_is_one_line(sink, cluster, ariane):
     for words, status, text in (
         (("move", "nobody", "broker-b", "-y"), ExitStatus.NOT_FOUND, "no broker knows sink"),
         (("delete", "nobody", "--dry-run"), ExitStatus.NOT_FOUND, "no broker knows sink 'nobody'"),

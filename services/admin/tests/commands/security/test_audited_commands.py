@@ -93,13 +93,13 @@ def test_each_changing_command_leaves_its_entry(admin_beside, ariane, ariane_jso
     assert json.loads(entry["before"])["queue_order"] == "broker-a:2;broker-b:2"
 
 
-def test_who_is_disconnected_has_an_entry(admin_beside, ariane, trail):
+def test_a_disconnection_has_an_audit_entry(admin_beside, ariane, trail):
     trail()
     ariane("client", "disconnect", "au-nobody", "--yes", status=ExitStatus.NOT_FOUND)
     assert trail() == [("DisconnectClient", "au-nobody", "failed")]
 
 
-def test_what_waits_is_taken_back_with_an_entry(admin_beside, ariane, trail, lines, tmp_path):
+def test_a_recall_has_an_audit_entry(admin_beside, ariane, trail, lines, tmp_path):
     ariane("topic", "create", "au-later", "--queues", "1")
     handles = tmp_path / "handles"
     ariane("produce", "au-later", lines("x"), "--delay", "1h", "--handles", str(handles))
@@ -109,7 +109,7 @@ def test_what_waits_is_taken_back_with_an_entry(admin_beside, ariane, trail, lin
     ariane("topic", "delete", "au-later", "--yes")
 
 
-def test_what_fails_or_is_done_in_part_leaves_its_entry(admin_beside, ariane, trail):
+def test_failed_and_partial_changes_have_audit_entries(admin_beside, ariane, trail):
     ariane("topic", "delete", "au-none", "--yes", status=ExitStatus.NOT_FOUND)
     ariane("group", "delete", "au-none", "--yes", status=ExitStatus.NOT_FOUND)
     ariane("topic", "create", "au-half", "--queues", "1", "--broker", "broker-a")

@@ -249,7 +249,7 @@ def test_times_are_said_as_ours(said, time, moment, monkeypatch):
     assert line == f"ariane group reset billing orders --to {moment} --skip\n"
 
 
-def test_what_nothing_here_does_says_what_to_do_instead(said):
+def test_a_command_without_counterpart_says_what_to_do_instead(said):
     told = said("updateControllerConfig", "-k", "a", "-v", "b", status=ExitStatus.NOT_FOUND)
     assert told.out == ""
     assert "There is no controller" in told.err

@@ -52,9 +52,7 @@ def test_the_first_context_is_used_until_another_one_is(run, asked):
     assert "10.1.0.1:9876" in run("context", "list")
 
 
-def test_what_is_explicit_on_the_line_goes_before_the_environment_and_that_before_contexts(
-    asked, monkeypatch
-):
+def test_flags_override_the_environment_and_that_overrides_contexts(asked, monkeypatch):
     assert asked("--context", "test", "topic", "list") == "10.1.0.1:9876"
     monkeypatch.setenv("ARIANE_CONTEXT", "test")
     assert asked("topic", "list") == "10.1.0.1:9876"

@@ -40,11 +40,11 @@ def test_the_newest_of_all_queues_come_in_the_order_of_their_storing(ariane, num
 _LAST_AS_JSON = ("-n", "1", "--no-follow", "-o", "json")
 
 
-def test_a_topic_that_is_not_there_is_explicit(ariane):
+def test_a_missing_topic_is_reported(ariane):
     ariane("topic", "tail", "t-missing", status=ExitStatus.NOT_FOUND)
 
 
-def test_what_comes_is_shown_as_it_comes(cluster, numbered):
+def test_new_messages_are_shown_as_they_arrive(cluster, numbered):
     command = [Path(sys.executable).parent / "ariane", "topic", "tail", numbered, "-n", "1"]
     environment = {**os.environ, "ARIANE_NAME_SERVERS": cluster.name_servers}
     with subprocess.Popen(

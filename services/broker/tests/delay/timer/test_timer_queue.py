@@ -223,7 +223,7 @@ def test_marks_of_a_level_survive_its_document():
 @pytest.mark.parametrize(
     ("begin", "pending"), [(0, [0, 2]), (1, [2]), (2, [2]), (3, []), (4, []), (9, [])]
 )
-def test_what_retention_deleted_is_not_waited_for(begin, pending):
+def test_deleted_messages_are_not_waited_for(begin, pending):
     progress = QueueProgress()
     progress.mark(np.array([1, 3]))
     progress.raise_begin(begin)
