@@ -7,6 +7,7 @@ import grpc
 from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane_servicekit import error_table
 from ariane_servicekit.error_table import ERROR_TABLE
+from ariane_servicekit.errors import refusal
 
 
 def test_every_reason_but_unspecified_has_a_row():
@@ -57,3 +58,17 @@ def test_name_is_what_error_info_allows():
     # AIP-193: [A-Z][A-Z0-9_]+[A-Z0-9], 63 characters at most.
     allowed = re.compile(r"(?=.{1,63}$)[A-Z][A-Z0-9_]+[A-Z0-9]")
     assert breaks(lambda row: allowed.fullmatch(row.name)) == []
+
+
+def test_a_refusal_has_its_arguments_as_metadata_by_their_names():
+    @refusal(ErrorReason.ERROR_REASON_QUEUE_NOT_FOUND, field="table.queue_id", retry_after_ms=5)
+    def missing(topic: str, queue_id: int) -> str:
+        return f"queue {queue_id} of {topic}"
+
+    error = missing("orders", queue_id=3)
+    assert (error.reason, str(error)) == (
+        ErrorReason.ERROR_REASON_QUEUE_NOT_FOUND,
+        "queue 3 of orders",
+    )
+    assert error.metadata == {"topic": "orders", "queue_id": "3"}
+    assert (error.field, error.retry_after_ms) == ("table.queue_id", 5)

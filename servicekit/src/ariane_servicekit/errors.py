@@ -13,10 +13,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import wraps
+from inspect import signature
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final
+from typing import Final, ParamSpec
 
 from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane_servicekit.error_row import ErrorRow
@@ -28,6 +30,8 @@ MESSAGE_BYTES_MAX: Final = 960
 
 VALUE_BYTES_MAX: Final = 480
 """Bytes of a value in the metadata of a public error."""
+
+_Values = ParamSpec("_Values")
 
 
 class ServicekitError(Exception):
@@ -68,6 +72,31 @@ class ServiceError(ServicekitError):
     def row(self) -> ErrorRow:
         """The row of the error table."""
         return ERROR_TABLE[self.reason]
+
+
+def refusal(
+    reason: ErrorReason.ValueType, *, field: str = "", retry_after_ms: int | None = None
+) -> Callable[[Callable[_Values, str]], Callable[_Values, ServiceError]]:
+    """Make the function of a text return the error; its arguments are the metadata, by their names.
+
+    Args:
+        reason: The error's reason.
+        field: The request field that BadRequest names. Empty: as the error table says.
+        retry_after_ms: The wait that RetryInfo asks for. None: as the error table says.
+    """
+
+    def of(text: Callable[_Values, str]) -> Callable[_Values, ServiceError]:
+        names = tuple(signature(text).parameters)
+
+        @wraps(text)
+        def error(*args: _Values.args, **kwargs: _Values.kwargs) -> ServiceError:
+            values = {**dict(zip(names, args, strict=False)), **kwargs}
+            message = text(*args, **kwargs)
+            return ServiceError(reason, message, values, field=field, retry_after_ms=retry_after_ms)
+
+        return error
+
+    return of
 
 
 def field_invalid(field: str, rule: str, value: object = None) -> ServiceError:

@@ -30,78 +30,56 @@ from typing import Final
 from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane_record.counted import counted
 from ariane_record.names import is_system_group
-from ariane_servicekit.errors import ServiceError
+from ariane_servicekit.errors import ServiceError, refusal
 
 
-def topic_name_illegal(topic: str) -> ServiceError:
+@refusal(ErrorReason.ERROR_REASON_TOPIC_NAME_ILLEGAL)
+def topic_name_illegal(topic: str) -> str:
     """The name breaks the rules for topics."""
-    return ServiceError(
-        ErrorReason.ERROR_REASON_TOPIC_NAME_ILLEGAL,
-        # The rule itself is the advice, which clients show.
-        f"topic name {topic!r} is illegal",
-        {"topic": topic},
-    )
+    # The rule itself is the advice, which clients show.
+    return f"topic name {topic!r} is illegal"
 
 
-def topic_not_found(topic: str) -> ServiceError:
+@refusal(ErrorReason.ERROR_REASON_TOPIC_NOT_FOUND)
+def topic_not_found(topic: str) -> str:
     """The topic is not known here."""
-    return ServiceError(
-        ErrorReason.ERROR_REASON_TOPIC_NOT_FOUND,
-        f"topic {topic!r} is not known here",
-        {"topic": topic},
-    )
+    return f"topic {topic!r} is not known here"
 
 
-def topic_exists(topic: str) -> ServiceError:
+@refusal(ErrorReason.ERROR_REASON_TOPIC_EXISTS)
+def topic_exists(topic: str) -> str:
     """A topic with that name already exists."""
-    return ServiceError(
-        ErrorReason.ERROR_REASON_TOPIC_EXISTS, f"topic {topic!r} already exists", {"topic": topic}
-    )
+    return f"topic {topic!r} already exists"
 
 
-def topic_reserved(topic: str) -> ServiceError:
+@refusal(ErrorReason.ERROR_REASON_TOPIC_RESERVED)
+def topic_reserved(topic: str) -> str:
     """The topic belongs to the system."""
-    return ServiceError(
-        ErrorReason.ERROR_REASON_TOPIC_RESERVED,
-        f"topic {topic!r} belongs to the system",
-        {"topic": topic},
-    )
+    return f"topic {topic!r} belongs to the system"
 
 
-def topic_not_writable(topic: str, permission: int) -> ServiceError:
+@refusal(ErrorReason.ERROR_REASON_TOPIC_NOT_WRITABLE)
+def topic_not_writable(topic: str, permission: int) -> str:
     """The topic may not be written here."""
-    return ServiceError(
-        ErrorReason.ERROR_REASON_TOPIC_NOT_WRITABLE,
-        f"topic {topic!r} may not be written here: its permission is {permission}",
-        {"topic": topic, "permission": permission},
-    )
+    return f"topic {topic!r} may not be written here: its permission is {permission}"
 
 
-def topic_not_readable(topic: str, permission: int) -> ServiceError:
+@refusal(ErrorReason.ERROR_REASON_TOPIC_NOT_READABLE)
+def topic_not_readable(topic: str, permission: int) -> str:
     """The topic may not be read here."""
-    return ServiceError(
-        ErrorReason.ERROR_REASON_TOPIC_NOT_READABLE,
-        f"topic {topic!r} may not be read here: its permission is {permission}",
-        {"topic": topic, "permission": permission},
-    )
+    return f"topic {topic!r} may not be read here: its permission is {permission}"
 
 
-def queue_not_found(topic: str, queue_id: int, queue_count: int) -> ServiceError:
+@refusal(ErrorReason.ERROR_REASON_QUEUE_NOT_FOUND)
+def queue_not_found(topic: str, queue_id: int, queue_count: int) -> str:
     """The queue does not exist."""
-    return ServiceError(
-        ErrorReason.ERROR_REASON_QUEUE_NOT_FOUND,
-        f"queue {queue_id} of topic {topic!r} does not exist: there are {queue_count}",
-        {"topic": topic, "queue_id": queue_id, "queue_count": queue_count},
-    )
+    return f"queue {queue_id} of topic {topic!r} does not exist: there are {queue_count}"
 
 
-def group_in_use(consumer_group: str, member_count: int) -> ServiceError:
+@refusal(ErrorReason.ERROR_REASON_GROUP_IN_USE)
+def group_in_use(consumer_group: str, member_count: int) -> str:
     """The group has live members."""
-    return ServiceError(
-        ErrorReason.ERROR_REASON_GROUP_IN_USE,
-        f"group {consumer_group!r} has {counted(member_count, 'live member')}",
-        {"consumer_group": consumer_group, "member_count": member_count},
-    )
+    return f"group {consumer_group!r} has {counted(member_count, 'live member')}"
 
 
 def topic_limit_reached(setting: str, limit: int, what: str) -> ServiceError:
@@ -142,14 +120,10 @@ def message_type_mismatch(topic: str, expected: str, actual: str) -> ServiceErro
     )
 
 
-def message_too_large(size_bytes: int, limit_bytes: int, position: int) -> ServiceError:
+@refusal(ErrorReason.ERROR_REASON_MESSAGE_TOO_LARGE, field="records")
+def message_too_large(size_bytes: int, limit_bytes: int, position: int) -> str:
     """The body of a message is larger than the limit."""
-    return ServiceError(
-        ErrorReason.ERROR_REASON_MESSAGE_TOO_LARGE,
-        f"the body of message {position} has {size_bytes} bytes; the limit is {limit_bytes}",
-        {"size_bytes": size_bytes, "limit_bytes": limit_bytes, "position": position},
-        field="records",
-    )
+    return f"the body of message {position} has {size_bytes} bytes; the limit is {limit_bytes}"
 
 
 def message_illegal(position: int, rule: str) -> ServiceError:
@@ -173,12 +147,10 @@ def block_corrupted(position: int, rule: str) -> ServiceError:
     )
 
 
-def flush_unconfirmed() -> ServiceError:
+@refusal(ErrorReason.ERROR_REASON_FLUSH_UNCONFIRMED)
+def flush_unconfirmed() -> str:
     """The message is stored, but its flush was not confirmed."""
-    return ServiceError(
-        ErrorReason.ERROR_REASON_FLUSH_UNCONFIRMED,
-        "the message is stored, but its flush was not confirmed: it may be lost",
-    )
+    return "the message is stored, but its flush was not confirmed: it may be lost"
 
 
 def sequence_gap(
@@ -227,33 +199,25 @@ def producer_fenced(topic: str, queue_id: int, epoch: int) -> ServiceError:
     )
 
 
-def delivery_time_too_late(position: int, delivery_time_ms: int, limit_ms: int) -> ServiceError:
+@refusal(ErrorReason.ERROR_REASON_DELIVERY_TIME_TOO_LATE, field="delivery_time")
+def delivery_time_too_late(position: int, delivery_time_ms: int, limit_ms: int) -> str:
     """The delivery time is further ahead than this broker allows."""
-    return ServiceError(
-        ErrorReason.ERROR_REASON_DELIVERY_TIME_TOO_LATE,
+    return (
         f"message {position}: the delivery time {delivery_time_ms} is more than "
-        f"{limit_ms / 86_400_000:g} days ahead, the longest delay of this broker",
-        {"position": position, "delivery_time_ms": delivery_time_ms, "limit_ms": limit_ms},
-        field="delivery_time",
+        f"{limit_ms / 86_400_000:g} days ahead, the longest delay of this broker"
     )
 
 
-def message_not_found(message_id: str) -> ServiceError:
+@refusal(ErrorReason.ERROR_REASON_MESSAGE_NOT_FOUND)
+def message_not_found(message_id: str) -> str:
     """No message has this id."""
-    return ServiceError(
-        ErrorReason.ERROR_REASON_MESSAGE_NOT_FOUND,
-        f"there is no message with the id {message_id!r} here",
-        {"message_id": message_id},
-    )
+    return f"there is no message with the id {message_id!r} here"
 
 
-def message_delivered(unique_id: str) -> ServiceError:
+@refusal(ErrorReason.ERROR_REASON_RECEIPT_HANDLE_EXPIRED)
+def message_delivered(unique_id: str) -> str:
     """A delayed message cannot be recalled: it was delivered."""
-    return ServiceError(
-        ErrorReason.ERROR_REASON_RECEIPT_HANDLE_EXPIRED,
-        f"message {unique_id!r} was already delivered",
-        {"unique_id": unique_id},
-    )
+    return f"message {unique_id!r} was already delivered"
 
 
 def group_name_illegal(consumer_group: str) -> ServiceError:
@@ -267,13 +231,10 @@ def group_name_illegal(consumer_group: str) -> ServiceError:
     )
 
 
-def group_not_found(consumer_group: str) -> ServiceError:
+@refusal(ErrorReason.ERROR_REASON_GROUP_NOT_FOUND)
+def group_not_found(consumer_group: str) -> str:
     """The group is not known here."""
-    return ServiceError(
-        ErrorReason.ERROR_REASON_GROUP_NOT_FOUND,
-        f"group {consumer_group!r} is not known here",
-        {"consumer_group": consumer_group},
-    )
+    return f"group {consumer_group!r} is not known here"
 
 
 def group_deleted(consumer_group: str) -> ServiceError:
@@ -286,40 +247,28 @@ def group_deleted(consumer_group: str) -> ServiceError:
     )
 
 
-def group_exists(consumer_group: str) -> ServiceError:
+@refusal(ErrorReason.ERROR_REASON_GROUP_EXISTS)
+def group_exists(consumer_group: str) -> str:
     """A group with that name already exists."""
-    return ServiceError(
-        ErrorReason.ERROR_REASON_GROUP_EXISTS,
-        f"group {consumer_group!r} already exists",
-        {"consumer_group": consumer_group},
-    )
+    return f"group {consumer_group!r} already exists"
 
 
-def group_paused(consumer_group: str) -> ServiceError:
+@refusal(ErrorReason.ERROR_REASON_GROUP_PAUSED)
+def group_paused(consumer_group: str) -> str:
     """An operator has paused the group."""
-    return ServiceError(
-        ErrorReason.ERROR_REASON_GROUP_PAUSED,
-        f"an operator has paused group {consumer_group!r}",
-        {"consumer_group": consumer_group},
-    )
+    return f"an operator has paused group {consumer_group!r}"
 
 
-def broadcasting_disabled(consumer_group: str) -> ServiceError:
+@refusal(ErrorReason.ERROR_REASON_ACCESS_DENIED)
+def broadcasting_disabled(consumer_group: str) -> str:
     """The group's settings forbid broadcasting."""
-    return ServiceError(
-        ErrorReason.ERROR_REASON_ACCESS_DENIED,
-        f"the settings of group {consumer_group!r} forbid broadcasting",
-        {"consumer_group": consumer_group},
-    )
+    return f"the settings of group {consumer_group!r} forbid broadcasting"
 
 
-def client_id_taken(client_id: str) -> ServiceError:
+@refusal(ErrorReason.ERROR_REASON_CLIENT_NOT_ATTACHED)
+def client_id_taken(client_id: str) -> str:
     """Another live client has the id."""
-    return ServiceError(
-        ErrorReason.ERROR_REASON_CLIENT_NOT_ATTACHED,
-        f"another live client has the id {client_id!r}",
-        {"client_id": client_id},
-    )
+    return f"another live client has the id {client_id!r}"
 
 
 def clients_too_heavy(weight_max: int) -> ServiceError:
@@ -470,25 +419,19 @@ def filter_expression_invalid(expression: str, position: int, rule: str) -> Serv
     )
 
 
-def held_pulls_exhausted(limit: int) -> ServiceError:
+@refusal(ErrorReason.ERROR_REASON_HELD_PULLS_EXHAUSTED)
+def held_pulls_exhausted(limit: int) -> str:
     """Too many pulls are already held."""
-    return ServiceError(
-        ErrorReason.ERROR_REASON_HELD_PULLS_EXHAUSTED,
-        f"this broker already holds {limit} pulls, its limit",
-        {"limit": limit},
-    )
+    return f"this broker already holds {limit} pulls, its limit"
 
 
-def broker_draining() -> ServiceError:
+@refusal(ErrorReason.ERROR_REASON_SERVICE_DRAINING)
+def broker_draining() -> str:
     """The broker accepts no more messages or clients."""
-    return ServiceError(
-        ErrorReason.ERROR_REASON_SERVICE_DRAINING, "this broker is draining; go to another one"
-    )
+    return "this broker is draining; go to another one"
 
 
-def store_poisoned() -> ServiceError:
+@refusal(ErrorReason.ERROR_REASON_STORE_POISONED)
+def store_poisoned() -> str:
     """A flush failed; the store accepts nothing until it is restarted."""
-    return ServiceError(
-        ErrorReason.ERROR_REASON_STORE_POISONED,
-        "a flush failed; the store accepts nothing until the broker is restarted",
-    )
+    return "a flush failed; the store accepts nothing until the broker is restarted"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ariane.common.v1.error_reason_pb2 import ErrorReason
-from ariane_servicekit.errors import ServiceError
+from ariane_servicekit.errors import ServiceError, refusal
 
 
 def receipt_expired(receipt_handle: str) -> ServiceError:
@@ -25,10 +25,7 @@ def receipt_invalid(receipt_handle: str) -> ServiceError:
     )
 
 
-def group_owns_queues(consumer_group: str, client_id: str) -> ServiceError:
+@refusal(ErrorReason.ERROR_REASON_GROUP_OWNS_QUEUES)
+def group_owns_queues(consumer_group: str, client_id: str) -> str:
     """Members of the group own queues."""
-    return ServiceError(
-        ErrorReason.ERROR_REASON_GROUP_OWNS_QUEUES,
-        f"group {consumer_group!r} consumes by owning queues: client {client_id!r} is attached",
-        {"consumer_group": consumer_group, "client_id": client_id},
-    )
+    return f"group {consumer_group!r} consumes by owning queues: client {client_id!r} is attached"

@@ -12,7 +12,7 @@ ServiceError (ariane_servicekit)
 from __future__ import annotations
 
 from ariane.common.v1.error_reason_pb2 import ErrorReason
-from ariane_servicekit.errors import ServiceError
+from ariane_servicekit.errors import ServiceError, refusal
 
 
 def broker_not_primary(primary: str) -> ServiceError:
@@ -25,21 +25,18 @@ def broker_not_primary(primary: str) -> ServiceError:
     )
 
 
-def too_few_in_sync(in_sync: int, wanted: int) -> ServiceError:
+@refusal(ErrorReason.ERROR_REASON_TOO_FEW_IN_SYNC)
+def too_few_in_sync(in_sync: int, wanted: int) -> str:
     """Nothing is stored while fewer copies are in sync than an acknowledgement promises."""
-    return ServiceError(
-        ErrorReason.ERROR_REASON_TOO_FEW_IN_SYNC,
-        f"in sync are {in_sync} of the {wanted} brokers that in_sync_min wants: nothing was stored",
-        {"in_sync": in_sync, "wanted": wanted},
+    return (
+        f"in sync are {in_sync} of the {wanted} brokers that in_sync_min wants: nothing was stored"
     )
 
 
-def replication_unconfirmed() -> ServiceError:
+@refusal(ErrorReason.ERROR_REASON_REPLICATION_UNCONFIRMED)
+def replication_unconfirmed() -> str:
     """A message or a change is stored here, but may be lost: its replication is not confirmed."""
-    return ServiceError(
-        ErrorReason.ERROR_REASON_REPLICATION_UNCONFIRMED,
-        "it is stored, but not all in sync have confirmed it: it may be lost",
-    )
+    return "it is stored, but not all in sync have confirmed it: it may be lost"
 
 
 def epoch_fenced(epoch: int, newer: int) -> ServiceError:
@@ -60,22 +57,16 @@ def log_diverged(reason: str, begin: int, end: int) -> ServiceError:
     )
 
 
-def replica_not_found(broker_id: int) -> ServiceError:
+@refusal(ErrorReason.ERROR_REASON_REPLICA_NOT_FOUND)
+def replica_not_found(broker_id: int) -> str:
     """No broker of that id belongs to the set."""
-    return ServiceError(
-        ErrorReason.ERROR_REASON_REPLICA_NOT_FOUND,
-        f"no broker with the id {broker_id} belongs to this set",
-        {"broker_id": broker_id},
-    )
+    return f"no broker with the id {broker_id} belongs to this set"
 
 
-def replica_not_in_sync(broker_id: int) -> ServiceError:
+@refusal(ErrorReason.ERROR_REASON_REPLICA_NOT_IN_SYNC)
+def replica_not_in_sync(broker_id: int) -> str:
     """The replica lacks confirmed records, or may lack them."""
-    return ServiceError(
-        ErrorReason.ERROR_REASON_REPLICA_NOT_IN_SYNC,
-        f"broker {broker_id} is not in sync",
-        {"broker_id": broker_id},
-    )
+    return f"broker {broker_id} is not in sync"
 
 
 def replica_too_slow(broker_id: int, grace_s: float) -> ServiceError:
@@ -87,14 +78,10 @@ def replica_too_slow(broker_id: int, grace_s: float) -> ServiceError:
     )
 
 
-def row_away(cause: str) -> ServiceError:
+@refusal(ErrorReason.ERROR_REASON_SERVICE_BUSY, retry_after_ms=5_000)
+def row_away(cause: str) -> str:
     """The database of the replica set cannot do this now."""
-    return ServiceError(
-        ErrorReason.ERROR_REASON_SERVICE_BUSY,
-        f"the database of the replica set does not do this now: {cause}",
-        {"cause": cause},
-        retry_after_ms=5_000,
-    )
+    return f"the database of the replica set does not do this now: {cause}"
 
 
 def replica_set_changed(version: int) -> ServiceError:

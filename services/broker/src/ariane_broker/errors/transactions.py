@@ -4,25 +4,19 @@ from __future__ import annotations
 
 from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane_record.counted import counted
-from ariane_servicekit.errors import ServiceError
+from ariane_servicekit.errors import ServiceError, refusal
 
 
-def transaction_not_found(transaction_id: str) -> ServiceError:
+@refusal(ErrorReason.ERROR_REASON_TRANSACTION_NOT_FOUND)
+def transaction_not_found(transaction_id: str) -> str:
     """No half message with this id is known."""
-    return ServiceError(
-        ErrorReason.ERROR_REASON_TRANSACTION_NOT_FOUND,
-        f"no half message of transaction {transaction_id!r} is known here",
-        {"transaction_id": transaction_id},
-    )
+    return f"no half message of transaction {transaction_id!r} is known here"
 
 
-def transaction_decided(transaction_id: str, outcome: str) -> ServiceError:
+@refusal(ErrorReason.ERROR_REASON_TRANSACTION_DECIDED)
+def transaction_decided(transaction_id: str, outcome: str) -> str:
     """The transaction has an outcome already."""
-    return ServiceError(
-        ErrorReason.ERROR_REASON_TRANSACTION_DECIDED,
-        f"transaction {transaction_id!r} was decided before: {outcome}",
-        {"transaction_id": transaction_id, "outcome": outcome},
-    )
+    return f"transaction {transaction_id!r} was decided before: {outcome}"
 
 
 def is_transaction_decided(error: BaseException) -> bool:
@@ -87,22 +81,16 @@ def peer_silent(broker_name: str, cause: str) -> ServiceError:
     )
 
 
-def batch_undecided(query_id: str, batch_id: int) -> ServiceError:
+@refusal(ErrorReason.ERROR_REASON_PEER_UNREACHABLE)
+def batch_undecided(query_id: str, batch_id: int) -> str:
     """A batch is prepared, and its home does not say what became of it."""
-    return ServiceError(
-        ErrorReason.ERROR_REASON_PEER_UNREACHABLE,
-        f"batch {batch_id} of query {query_id!r} is prepared, and its home has not decided it",
-        {"query_id": query_id, "batch_id": batch_id},
-    )
+    return f"batch {batch_id} of query {query_id!r} is prepared, and its home has not decided it"
 
 
-def sink_not_found(query_id: str) -> ServiceError:
+@refusal(ErrorReason.ERROR_REASON_SINK_NOT_FOUND)
+def sink_not_found(query_id: str) -> str:
     """The query is unknown."""
-    return ServiceError(
-        ErrorReason.ERROR_REASON_SINK_NOT_FOUND,
-        f"nothing is known of query {query_id!r} here",
-        {"query_id": query_id},
-    )
+    return f"nothing is known of query {query_id!r} here"
 
 
 def is_sink_not_found(error: BaseException) -> bool:
@@ -120,13 +108,10 @@ def producer_silent(client_id: str, wait_seconds: float) -> ServiceError:
     )
 
 
-def stages_exhausted(limit: int) -> ServiceError:
+@refusal(ErrorReason.ERROR_REASON_SERVICE_BUSY)
+def stages_exhausted(limit: int) -> str:
     """Too many staged parts of batches, of all queries or of a user's, wait for their commits."""
-    return ServiceError(
-        ErrorReason.ERROR_REASON_SERVICE_BUSY,
-        f"{limit} staged parts of batches wait for their commits; no more are taken",
-        {"limit": limit},
-    )
+    return f"{limit} staged parts of batches wait for their commits; no more are taken"
 
 
 def half_messages_exhausted(limit: int, topic: str = "") -> ServiceError:
