@@ -30,8 +30,8 @@ sys.path.append(str(Path(__file__).parents[1] / "peers"))
 
 from peer_bench.contenders import rocketmq
 from peer_bench.drivers import Driver
+from peer_bench.fetched.maven import class_path, driver_path
 from peer_bench.loads import Load
-from peer_bench.maven import class_path, driver_path
 
 NAME: Final = f"{rocketmq.NAME} {rocketmq.VERSION}"
 SETTINGS: Final = {"mapedFileSizeCommitLog": 256 << 20}

@@ -29,7 +29,7 @@ sys.path.append(str(Path(__file__).parents[1] / "peers"))
 
 from peer_bench.contenders.gateway import Front, our_gateway, their_proxy
 from peer_bench.errors import PeerUnavailable
-from peer_bench.usage import between, usage_of
+from peer_bench.processes.usage import between, usage_of
 
 TOPIC: Final = dp.Resource(name="idle")
 GROUP: Final = dp.Resource(name="idlers")

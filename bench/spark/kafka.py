@@ -27,7 +27,7 @@ sys.path.append(str(Path(__file__).parents[1] / "peers"))
 
 from peer_bench.contenders.kafka_server import PARTITIONS, VERSION, kafka_server
 from peer_bench.errors import PeerUnavailable
-from peer_bench.maven import class_path
+from peer_bench.fetched.maven import class_path
 from peer_bench.results import Row as PeerRow
 from peer_bench.results import keep_rows, machine, now
 

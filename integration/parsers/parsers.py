@@ -55,7 +55,7 @@ from ariane_servicekit.security.rights.covering import covers
 from ariane_servicekit.security.rights.explained import plain_address
 from ariane_servicekit.security.rights.rights import Rights
 from ariane_servicekit.security.tls.member_names import MemberName, is_user_word
-from ariane_servicekit.security.tls.peer_names import user_rule
+from ariane_servicekit.security.tls.service_tls import user_rule
 from ariane_sql92 import ConditionInvalid, compile_condition
 from ariane_storage.state_file import decode_state, encode_state
 from ariane_testkit.virtual_clock import VirtualClock

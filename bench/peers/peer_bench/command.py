@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from peer_bench.errors import BenchError, PeerUnavailable
-from peer_bench.memory import use_all_memory
 from peer_bench.peers import Peer
 from peer_bench.places import ROOT
 from peer_bench.plan import Bout, Forecast, bouts_of
+from peer_bench.processes.memory import use_all_memory
 from peer_bench.registry import PEERS
 from peer_bench.results import (
     ROWS_PATH,

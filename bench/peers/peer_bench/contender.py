@@ -9,8 +9,8 @@ from typing import Any, Protocol
 from peer_bench.bodies import expected_digest
 from peer_bench.drivers import Driver
 from peer_bench.loads import Leg, Load
+from peer_bench.processes.usage import between, usage_of
 from peer_bench.readings import acknowledged
-from peer_bench.usage import between, usage_of
 
 
 class Contender(Protocol):

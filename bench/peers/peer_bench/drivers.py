@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from peer_bench.errors import DriverFailed
-from peer_bench.process_group import ProcessGroup
+from peer_bench.processes.process_group import ProcessGroup
 
 ANSWER_S_MAX: Final = 300.0
 STOP_S_MAX: Final = 10.0

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from peer_bench.errors import PeerUnavailable
-from peer_bench.process_group import ProcessGroup
+from peer_bench.processes.process_group import ProcessGroup
 
 START_S_MAX: Final = 300.0
 """One that fails ends, and is noticed at once; one in Java on a machine at work takes minutes."""

@@ -1,5 +1,5 @@
 import pytest
-from peer_bench import memory
+from peer_bench.processes import memory
 
 MEBIBYTE = 1 << 20
 

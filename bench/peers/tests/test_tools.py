@@ -2,7 +2,7 @@ import sys
 
 import pytest
 from peer_bench.errors import ToolFailed
-from peer_bench.tools import run_tool
+from peer_bench.processes.tools import run_tool
 
 
 def test_a_tool_that_fails_or_takes_too_long_is_told_by_what_it_did():

@@ -2,7 +2,7 @@ import os
 import subprocess
 import sys
 
-from peer_bench.usage import between, cpu_seconds_in, family_of, peak_bytes_in, usage_of
+from peer_bench.processes.usage import between, cpu_seconds_in, family_of, peak_bytes_in, usage_of
 
 STAT = "4711 (a (b) c) S 1 4711 4711 0 -1 4194304 9 0 0 0 250 50 0 0 20 0 1 0 100 9 9"
 

@@ -205,7 +205,7 @@ async def test_a_forgotten_broker_is_not_waited_for(local_cluster, ariane, tmp_p
         assert (await ariane(cluster, *forget))[0] == ExitStatus.REFUSED
         await cluster.brokers[1].stop()
         status, told = await ariane(cluster, *forget)
-        assert (status, told["not_told"]) == (0, [])
+        assert (status, told["name_server_failures"]) == (0, [])
         life = Pushed(cluster, tmp_path)
         async with life.consumer:
             await life.begin()

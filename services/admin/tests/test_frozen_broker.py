@@ -210,7 +210,7 @@ def test_the_outcome_of_draining_a_frozen_broker_is_reported(two):
     # No connection comes about with a process that is frozen: it has surely not heard of either.
     assert drained.returncode == restored.returncode == ExitStatus.UNREACHABLE
     assert "1 of 1 name servers keep producers away from it" in drained.stderr
-    assert "name servers were not told" in restored.stderr
+    assert "name servers were not called" in restored.stderr
     assert wiped == {"broker-a": False, "broker-b": True}
 
 

@@ -21,7 +21,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from ariane_broker import app
 from ariane_broker.clients.attached_client import Hello
-from ariane_broker.clients.membership import Membership
+from ariane_broker.clients.members.membership import Membership
 from ariane_broker.delay.timer.timer_queue import TIMER_QUEUE
 from ariane_broker.groups.consumer_groups import GroupConfig
 from ariane_broker.queue_key import QueueKey

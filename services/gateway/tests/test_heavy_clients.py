@@ -8,7 +8,7 @@ from grpc.aio import AioRpcError
 from apache.rocketmq.v2 import definition_pb2 as dp
 from apache.rocketmq.v2 import service_pb2 as pb
 from ariane_gateway.app import GatewayApp
-from ariane_gateway.clients import heavy_clients
+from ariane_gateway.clients import client_table
 from ariane_gateway.settings import GatewaySettings
 from ariane_servicekit import Address, serving
 from services.gateway.tests.test_signatures import sign
@@ -49,7 +49,7 @@ class Talker:
 @pytest.fixture
 async def gateway(ariane_cluster, tmp_path, monkeypatch):
     """A gateway with room for ten heavy clients, two of them of one user, and its clients."""
-    monkeypatch.setattr(heavy_clients, "HEAVY_WEIGHT_MAX", 10 * WEIGHT)
+    monkeypatch.setattr(client_table, "HEAVY_WEIGHT_MAX", 10 * WEIGHT)
     keys = tmp_path / "keys"
     keys.write_text("".join(f"{user}:secret\n" for user in USERS))
     made = []

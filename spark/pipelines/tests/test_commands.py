@@ -17,8 +17,8 @@ from pyspark.errors import PySparkException
 import ariane_pipelines
 from ariane_pipelines.commands import spark as spark_commands
 from ariane_pipelines.commands.group import LINES
+from ariane_pipelines.commands.redrive import shipped_function
 from ariane_pipelines.commands.shared import Moment, one_line_errors, write_data
-from ariane_pipelines.commands.user_functions import shipped_function
 from ariane_pipelines.error_texts import message_of
 from ariane_sdk import Message
 from ariane_spark.errors import OptionIllegal

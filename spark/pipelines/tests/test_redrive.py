@@ -22,9 +22,8 @@ from ariane.common.v1.message_pb2 import MessageType
 from ariane_pipelines import LetterFilter, RedrivePlan, dead_letters, redrive
 from ariane_pipelines.commands import spark as spark_commands
 from ariane_pipelines.redrive_ledger import RedriveLedger
-from ariane_pipelines.redriving import check_plan
+from ariane_pipelines.redriving import agreed_types, check_plan
 from ariane_pipelines.repairs import DROPPED, FAILED, SENT, Letter, Repairing, unchanged
-from ariane_pipelines.topic_types import agreed_types
 from ariane_spark.errors import OptionIllegal
 
 NOON = datetime(2013, 2, 8, 12, tzinfo=UTC)

@@ -19,8 +19,8 @@ from peer_bench.contenders import ours, rocketmq
 from peer_bench.contenders.rocketmq_admin import RocketmqAdmin
 from peer_bench.drivers import Driver
 from peer_bench.errors import PeerUnavailable
+from peer_bench.fetched.maven import class_path, driver_path, java_version
 from peer_bench.loads import Leg, Load
-from peer_bench.maven import class_path, driver_path, java_version
 from peer_bench.peers import Part, Peer, Target
 from peer_bench.servers import server
 

@@ -21,10 +21,10 @@ from peer_bench.contender import lost_of
 from peer_bench.contenders.kafka_server import HEAP, PARTITIONS, VERSION, kafka_server
 from peer_bench.drivers import Driver
 from peer_bench.errors import DriverFailed
+from peer_bench.fetched.maven import driver_path, java_version
 from peer_bench.loads import Leg, Load
-from peer_bench.maven import driver_path, java_version
 from peer_bench.peers import Part, Peer, Target
-from peer_bench.usage import between, usage_of
+from peer_bench.processes.usage import between, usage_of
 
 CLIENT_HEAP: Final = "2g"
 BATCH_BYTES: Final = 1_000_000

@@ -11,10 +11,10 @@ from typing import Final
 from peer_bench.contender import DriverContender
 from peer_bench.contenders.kafka_server import HEAP, PARTITIONS, VERSION, kafka_server
 from peer_bench.drivers import Driver
-from peer_bench.maven import driver_path, java_version
+from peer_bench.fetched.maven import driver_path, java_version
+from peer_bench.fetched.python_clients import client_python, client_versions
 from peer_bench.peers import Part, Peer, Target
 from peer_bench.places import DRIVERS_PATH
-from peer_bench.python_clients import client_python, client_versions
 
 
 @contextmanager

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Final
 
 from ariane_testkit.free_ports import free_port
-from peer_bench.maven import class_path
+from peer_bench.fetched.maven import class_path
+from peer_bench.processes.tools import run_tool
 from peer_bench.servers import server
-from peer_bench.tools import run_tool
 
 VERSION: Final = "4.4.0"
 PARTITIONS: Final = 4

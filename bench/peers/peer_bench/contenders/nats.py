@@ -15,9 +15,9 @@ from ariane_testkit.free_ports import free_port
 from peer_bench.contender import DriverContender
 from peer_bench.drivers import Driver
 from peer_bench.errors import PeerUnavailable
+from peer_bench.fetched.python_clients import client_python, client_versions
 from peer_bench.peers import Part, Peer, Target
 from peer_bench.places import CACHE_PATH, DRIVERS_PATH
-from peer_bench.python_clients import client_python, client_versions
 from peer_bench.servers import server
 
 VERSION: Final = "2.15.2"

@@ -23,7 +23,7 @@ from peer_bench.drivers import Driver
 from peer_bench.errors import DriverFailed
 from peer_bench.loads import Leg, Load
 from peer_bench.places import DRIVERS_PATH
-from peer_bench.usage import between, usage_of
+from peer_bench.processes.usage import between, usage_of
 
 NAME = "ArianeMQ"
 CALLS_IN_FLIGHT = 1

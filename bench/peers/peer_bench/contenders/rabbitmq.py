@@ -15,9 +15,9 @@ from peer_bench.contender import DriverContender
 from peer_bench.contenders import ours
 from peer_bench.contenders.rabbitmq_server import rabbitmq_server
 from peer_bench.drivers import Driver
+from peer_bench.fetched.python_clients import client_python, client_versions
 from peer_bench.peers import Part, Peer, Target
 from peer_bench.places import DRIVERS_PATH
-from peer_bench.python_clients import client_python, client_versions
 
 _TARGET: Final = Target(1.5, 3.0)
 

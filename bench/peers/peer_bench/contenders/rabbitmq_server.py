@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from ariane_testkit.free_ports import free_port
-from peer_bench.debian import libraries_of, unpacked
 from peer_bench.errors import PeerUnavailable
+from peer_bench.fetched.debian import libraries_of, unpacked
 from peer_bench.servers import server
 
 _ERLANG: Final = (

@@ -9,11 +9,11 @@ from typing import Final
 
 from ariane_testkit.free_ports import free_port
 from peer_bench.contender import DriverContender
-from peer_bench.debian import libraries_of, unpacked
 from peer_bench.drivers import Driver
+from peer_bench.fetched.debian import libraries_of, unpacked
+from peer_bench.fetched.python_clients import client_python, client_versions
 from peer_bench.peers import Part, Peer, Target
 from peer_bench.places import DRIVERS_PATH
-from peer_bench.python_clients import client_python, client_versions
 from peer_bench.servers import server, version_said
 
 _PACKAGES: Final = ("redis-server", "redis-tools", "liblzf1", "libjemalloc2", "libatomic1")

@@ -13,7 +13,7 @@ from ariane_testkit.free_ports import free_port
 from peer_bench.contender import DriverContender
 from peer_bench.contenders import ours
 from peer_bench.drivers import Driver
-from peer_bench.maven import class_path, driver_path, java_version
+from peer_bench.fetched.maven import class_path, driver_path, java_version
 from peer_bench.peers import Part, Peer, Target
 from peer_bench.servers import server
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from peer_bench.errors import PeerUnavailable
-from peer_bench.tools import run_tool
+from peer_bench.processes.tools import run_tool
 
 ROUTED_S_MAX: Final = 90.0
 _TOOL_S_MAX: Final = 60

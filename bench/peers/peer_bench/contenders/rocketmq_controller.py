@@ -30,7 +30,7 @@ from peer_bench.contenders.rocketmq import (
 )
 from peer_bench.drivers import Driver
 from peer_bench.errors import DriverFailed
-from peer_bench.maven import class_path, java_version
+from peer_bench.fetched.maven import class_path, java_version
 from peer_bench.peers import Part, Peer, Target
 
 IN_SYNC_S_MAX: Final = 120.0

@@ -31,11 +31,11 @@ from peer_bench.contenders.rocketmq import (
 )
 from peer_bench.drivers import Driver
 from peer_bench.errors import DriverFailed
+from peer_bench.fetched.maven import class_path, java_version
 from peer_bench.loads import Leg, Load
-from peer_bench.maven import class_path, java_version
 from peer_bench.peers import Part, Peer, Target
-from peer_bench.process_group import ProcessGroup
-from peer_bench.usage import between, usage_of
+from peer_bench.processes.process_group import ProcessGroup
+from peer_bench.processes.usage import between, usage_of
 
 WARM_UP_S: Final = 8.0
 COUNTED_S: Final = 10.5

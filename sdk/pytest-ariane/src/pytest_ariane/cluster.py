@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar, cast
 
 from ariane_broker.settings import BrokerSettings
 from ariane_namesrv.app import NamesrvApp
@@ -16,13 +18,12 @@ from ariane_sdk import ClusterClient, Tls
 from ariane_sdk.errors import ServiceUnavailable
 from ariane_servicekit import Address, StopRequest, serving
 from ariane_servicekit.security.caller import MemberKind
+from ariane_storage.disk.disk import Disk
 from ariane_storage.testing.faulty_disk import FaultyDisk
 from pytest_ariane.closing import Closing
 from pytest_ariane.faults import Faults
 from pytest_ariane.forward_clock import ForwardClock
-from pytest_ariane.loop_thread import LoopThread
 from pytest_ariane.mortal_broker import MortalBroker
-from pytest_ariane.shared_disk import shared
 
 _LOOKS_AT_DISK_S: Final = 10.0
 """How often the broker checks how full its disk is."""
@@ -249,3 +250,49 @@ def _comes_true(is_so: Callable[[], bool]) -> bool:
             return False
         time.sleep(0.01)
     return True
+
+
+_Answer = TypeVar("_Answer")
+
+
+class LoopThread:
+    """Runs coroutines for callers without a loop, or with another one."""
+
+    def __init__(self, name: str) -> None:
+        """Start the thread."""
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
+        self._thread.start()
+
+    def call(self, step: Coroutine[Any, Any, _Answer]) -> _Answer:
+        """Run a coroutine on the loop, and wait for it."""
+        return asyncio.run_coroutine_threadsafe(step, self._loop).result()
+
+    def close(self) -> None:
+        """End the thread."""
+        self.call(self._loop.shutdown_default_executor())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+class _OneAtATime:
+    """Passes the operations on to the disk, one at a time."""
+
+    def __init__(self, disk: FaultyDisk) -> None:
+        self._disk = disk
+        self._lock = threading.RLock()
+
+    def __getattr__(self, name: str) -> Any:
+        step = getattr(self._disk, name)
+
+        def locked(*args: Any, **kwargs: Any) -> Any:
+            with self._lock:
+                return step(*args, **kwargs)
+
+        return locked
+
+
+def shared(disk: FaultyDisk) -> Disk:
+    """A disk for several threads; the given disk is for one thread only."""
+    return cast("Disk", _OneAtATime(disk))

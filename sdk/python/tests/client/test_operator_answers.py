@@ -7,9 +7,7 @@ from ariane.broker.v1 import client_question_pb2 as question_pb
 from ariane_record import RecordFields, encode_record
 from ariane_sdk import PushSettings
 from ariane_sdk.client import operator_answers as module
-from ariane_sdk.client import stacks
-from ariane_sdk.client.operator_answers import OperatorAnswers, settings_facts
-from ariane_sdk.client.stacks import stacks_now
+from ariane_sdk.client.operator_answers import OperatorAnswers, settings_facts, stacks_now
 from ariane_sdk.consumer.delivery.delivery_gate import DeliveryGate
 from ariane_sdk.consumer.delivery.requested_consumption import RequestedConsumption
 from ariane_sdk.errors import MessagesFailed
@@ -58,17 +56,17 @@ async def test_stacks_name_the_places_where_threads_and_tasks_are():
 
 async def test_of_very_many_tasks_only_those_that_are_told_are_looked_into(monkeypatch):
     looked_into = []
-    of_awaited = stacks._of_awaited
+    of_awaited = module._of_awaited
     monkeypatch.setattr(
-        stacks, "_of_awaited", lambda one: looked_into.append(one) or of_awaited(one)
+        module, "_of_awaited", lambda one: looked_into.append(one) or of_awaited(one)
     )
     waited = asyncio.Event()
     tasks = [asyncio.create_task(waited.wait(), name=f"waits-{n:05}") for n in range(2000)]
     await asyncio.sleep(0)
     told, cut = stacks_now()
     assert cut
-    assert len(told) == stacks.STACKS_MAX
-    assert len(looked_into) <= stacks.STACKS_MAX
+    assert len(told) == module.STACKS_MAX
+    assert len(looked_into) <= module.STACKS_MAX
     assert [each.name for each in told if each.name.startswith("waits-")] == [
         f"waits-{n:05}" for n in range(sum(each.name.startswith("waits-") for each in told))
     ]
@@ -78,8 +76,8 @@ async def test_of_very_many_tasks_only_those_that_are_told_are_looked_into(monke
 
 def test_of_a_deep_stack_only_what_is_told_is_named(monkeypatch):
     named = []
-    place = stacks._place
-    monkeypatch.setattr(stacks, "_place", lambda *where: named.append(where) or place(*where))
+    place = module._place
+    monkeypatch.setattr(module, "_place", lambda *where: named.append(where) or place(*where))
 
     async def ask():
         return stacks_now()
@@ -89,9 +87,9 @@ def test_of_a_deep_stack_only_what_is_told_is_named(monkeypatch):
 
     told, _ = deep(500)
     [here] = [each for each in told if each.name == "MainThread"]
-    assert len(here.frames) == stacks.STACK_FRAMES_MAX
+    assert len(here.frames) == module.STACK_FRAMES_MAX
     assert here.frames[-1].endswith("in stacks_now")
-    assert len(named) <= stacks.STACK_FRAMES_MAX * (threading.active_count() + 1)
+    assert len(named) <= module.STACK_FRAMES_MAX * (threading.active_count() + 1)
 
 
 async def test_a_state_is_bounded_and_stacks_can_be_refused(monkeypatch):

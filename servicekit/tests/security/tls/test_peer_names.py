@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from ariane_servicekit.security.caller import MemberKind
 from ariane_servicekit.security.tls.member_names import MemberName, user_uri
-from ariane_servicekit.security.tls.peer_names import user_rule
+from ariane_servicekit.security.tls.service_tls import user_rule
 
 
 @pytest.mark.parametrize(

@@ -19,9 +19,8 @@ from ariane.admin.v1.topic_service_pb2_grpc import add_TopicServiceServicer_to_s
 from ariane.broker.v1.topic_service_pb2 import Topic
 from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane.common.v1.message_pb2 import Message
-from ariane_admin.audit.auditing import Auditing
+from ariane_admin.audit.auditing import JSON_BYTES_MAX, Auditing, resource_name, trail_json
 from ariane_admin.audit.trail import AuditTrail, Selection
-from ariane_admin.audit.trail_json import JSON_BYTES_MAX, resource_name, trail_json
 from ariane_admin.servicers.public_errors import ADMIN_ERROR_RULES
 from ariane_sdk.errors import CallError, TopicNotFound
 from ariane_servicekit import ErrorTranslator, RpcService, ServiceError

@@ -121,7 +121,10 @@ def shortfalls(answer_class):
     """Answers that each say by one field that something was not done."""
     for field in answer_class.DESCRIPTOR.fields:
         answer = answer_class()
-        if field.name in {"failures", "not_told"} and field.message_type is None:
+        if (
+            field.name in {"failures", "name_server_failures", "unnotified_broker_names"}
+            and field.message_type is None
+        ):
             getattr(answer, field.name).append("broker-b: gone")
         elif field.message_type is not None and field.is_repeated:
             part = getattr(answer, field.name).add()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ariane.admin.v1 import access_policy_service_pb2 as policy_pb
 from ariane.admin.v1 import user_service_pb2 as user_pb
-from ariane_admin.audit.trail_json import resource_name
+from ariane_admin.audit.auditing import resource_name
 
 
 def test_changes_of_users_name_the_user():

@@ -13,8 +13,8 @@ from ariane.admin.v1 import topic_service_pb2 as topic_pb
 from ariane_admin.asking.filter_servers import LOAD_SECONDS_MAX
 from ariane_admin.console.api import Api, Asker
 from ariane_admin.console.app import STATUSES, _question
-from ariane_admin.console.change import NotDone, Unfinished, WronglyFilled
-from ariane_admin.console.changes import CHANGES
+from ariane_admin.console.changing.change import NotDone, Unfinished, WronglyFilled
+from ariane_admin.console.changing.changes import CHANGES
 from ariane_admin.console.pages.messages import exported
 from ariane_admin.servicers.replica_sets import CALL_BESIDE_S, GRACE_S
 from ariane_servicekit.error_table import ERROR_TABLE

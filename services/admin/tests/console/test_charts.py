@@ -2,7 +2,7 @@
 
 from xml.etree import ElementTree as ET
 
-from ariane_admin.console.charts import line_chart
+from ariane_admin.console.pages.overview import line_chart
 
 
 def drawn(points, label="Rate"):

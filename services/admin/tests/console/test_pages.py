@@ -20,7 +20,7 @@ from ariane.broker.v1.group_service_pb2 import ConsumerGroup
 from ariane.broker.v1.topic_service_pb2 import Topic
 from ariane.namesrv.v1.route_pb2 import TOPIC_PERMISSION_READ
 from ariane_admin.console.app import PAGES
-from ariane_admin.console.changes import CHANGES
+from ariane_admin.console.changing.changes import CHANGES
 from ariane_admin.console.guard import HEADERS
 from ariane_admin.console.pages.groups import holds_table
 from ariane_admin.servicers.message import dead_letters

@@ -12,7 +12,7 @@ from ariane.admin.v1.topic_service_pb2_grpc import TopicServiceStub
 from ariane.admin.v1.user_service_pb2_grpc import UserServiceStub
 from ariane.broker.v1.topic_service_pb2 import Topic
 from ariane_admin.console.app import PAGES
-from ariane_admin.console.changes import CHANGES
+from ariane_admin.console.changing.changes import CHANGES
 from ariane_admin.console.entrance import COOKIE, own_path
 
 REFUSED = "That did not work: it does not hold here, or no more."

@@ -2,8 +2,8 @@
 
 import pytest
 
-from ariane_admin.doctor.backlog_rules import hot_queues
 from ariane_admin.doctor.cluster_facts import ClusterFacts
+from ariane_admin.doctor.cluster_rules import hot_queues
 from ariane_sdk import MessageQueue, QueueLag
 
 

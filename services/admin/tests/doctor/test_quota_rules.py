@@ -7,9 +7,9 @@ from ariane.common.v1 import quota_pb2 as pb
 from ariane.namesrv.v1.route_pb2 import BrokerIdentity
 from ariane_admin.console.pages.operations import quota_blocks
 from ariane_admin.doctor.cluster_facts import BrokerFacts, ClusterFacts
+from ariane_admin.doctor.cluster_rules import quotas_used_up
 from ariane_admin.doctor.diagnosis import RULES
 from ariane_admin.doctor.findings import Severity
-from ariane_admin.doctor.quota_rules import quotas_used_up
 
 
 def use(figure, subject, name, limit, refused):

@@ -251,7 +251,7 @@ def _giving_way(environment: Environment, rooms: Rooms) -> list[Loop]:
     if primary is None:
         return []
     operations = primary_operations(
-        environment, primary, rooms.state.saved_offsets.save, rooms.clients.farewell.say
+        environment, primary, rooms.state.saved_offsets.save, rooms.clients.farewell.notify
     )
     preferred_now = partial(preferred_heir, primary)
     returning = PreferredReturn(preferred_now, after_s=environment.settings.preferred_return_s)

@@ -190,7 +190,7 @@ class BrokerLife:
         """Let members store offsets, leave the routes, then release held requests and clients."""
         self.rooms.clients.client_admission.draining = True
         if self._primary is None or not self._primary.reign.is_deposed:
-            await self.rooms.clients.farewell.say()
+            await self.rooms.clients.farewell.notify()
         await self._resign()
         await self.rooms.naming.registration.unregister()
         self.rooms.clients.table.close()

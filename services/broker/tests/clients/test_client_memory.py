@@ -6,17 +6,18 @@ from types import SimpleNamespace
 import pytest
 from structlog.testing import capture_logs
 
-from ariane_broker.clients import absent_members, client_admission, subscription_conflicts
-from ariane_broker.clients.absent_members import AbsentMembers
+from ariane_broker.clients import client_admission, subscription_conflicts
 from ariane_broker.clients.attached_client import Hello
 from ariane_broker.clients.client_admission import ClientAdmission
 from ariane_broker.clients.client_table import ClientTable, Conflict, ConflictSide
 from ariane_broker.clients.deaths import vanished_members
 from ariane_broker.clients.deaths.suspicions import Suspicions
-from ariane_broker.clients.membership import ConsumeModel, Membership
+from ariane_broker.clients.members import absent_members
+from ariane_broker.clients.members.absent_members import AbsentMembers
+from ariane_broker.clients.members.membership import ConsumeModel, Membership
 from ariane_broker.clients.subscription import Subscription
 from ariane_broker.clients.subscription_conflicts import SubscriptionConflicts
-from ariane_broker.groups.lost_members import LostMembers
+from ariane_broker.groups.group_changes import LostMembers
 from ariane_servicekit import ServiceError, at_once
 from ariane_servicekit.rpc import calls
 from ariane_servicekit.security.caller import Caller, CallerKind

@@ -2,10 +2,10 @@ import asyncio
 
 import pytest
 
-from ariane_broker.clients import absent_members
 from ariane_broker.clients.attached_client import Hello
 from ariane_broker.clients.client_table import ClientTable
-from ariane_broker.clients.membership import Membership
+from ariane_broker.clients.members import absent_members
+from ariane_broker.clients.members.membership import Membership
 from ariane_broker.clients.outbox import BrokerDraining, HeartbeatHeard, MembershipChanged, Outbox
 from ariane_servicekit import ServiceError, at_once
 from ariane_testkit.virtual_clock import VirtualClock

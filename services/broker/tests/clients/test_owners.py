@@ -2,7 +2,7 @@
 
 from ariane_broker.clients.attached_client import Hello
 from ariane_broker.clients.client_table import ClientTable
-from ariane_broker.clients.membership import ConsumeModel, Membership
+from ariane_broker.clients.members.membership import ConsumeModel, Membership
 from ariane_testkit.virtual_clock import VirtualClock
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ariane_broker.clients.returning_members import RETURN_S, ReturningMembers
+from ariane_broker.clients.members.returning_members import RETURN_S, ReturningMembers
 
 
 class Times:

@@ -1,6 +1,6 @@
 import pytest
 
-from ariane_broker.clients.membership import ConsumeModel, Membership
+from ariane_broker.clients.members.membership import ConsumeModel, Membership
 from ariane_broker.clients.subscription import Subscription
 from ariane_broker.filters.expression import FilterExpression
 

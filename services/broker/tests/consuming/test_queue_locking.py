@@ -6,7 +6,7 @@ import pytest
 
 from ariane_broker.clients.attached_client import Hello
 from ariane_broker.clients.client_table import ClientTable
-from ariane_broker.clients.membership import Membership
+from ariane_broker.clients.members.membership import Membership
 from ariane_broker.clients.outbox import MembershipChanged
 from ariane_broker.consuming.queue_locking import QueueLocking
 from ariane_broker.groups.queue_locks import QueueLocks

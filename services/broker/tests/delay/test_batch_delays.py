@@ -18,9 +18,9 @@ from ariane_broker.delay.timer.timer_handover import TimerHandover
 from ariane_broker.delay.timer.timer_queue import TIMER_QUEUE, TimerQueue
 from ariane_broker.spark_batches import batch_publication
 from ariane_broker.spark_batches.batch_commits import BatchCommits
+from ariane_broker.spark_batches.batch_coordinator import BatchCoordinator
 from ariane_broker.spark_batches.batch_publication import BatchPublication
 from ariane_broker.spark_batches.batch_staging import BatchStaging
-from ariane_broker.spark_batches.batch_telling import BatchTelling
 from ariane_broker.spark_batches.records.batch_records import (
     AttemptKey,
     BatchKey,
@@ -127,9 +127,11 @@ class Broker:
             check_table=lambda block: None,
         )
         # One broker alone calls no other.
-        telling = BatchTelling(log, self.table, Mock(SinkPeers), broker_name=NAME, now_ms=now_ms)
+        coordinator = BatchCoordinator(
+            log, self.table, Mock(SinkPeers), broker_name=NAME, now_ms=now_ms
+        )
         self.publication = PublicationWithoutLoop(
-            log, self.table, Topics().find, parking, telling, clock=self.clock
+            log, self.table, Topics().find, parking, coordinator, clock=self.clock
         )
         self.staging = BatchStaging(
             log,
@@ -144,7 +146,7 @@ class Broker:
             log,
             self.table,
             self.publication,
-            telling,
+            coordinator,
             broker_name=NAME,
             now_ms=now_ms,
             chance=self.dice,

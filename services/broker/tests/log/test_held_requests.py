@@ -6,8 +6,8 @@ import pytest
 
 from ariane_broker.interest import Interest
 from ariane_broker.log.filtered_watches import FilteredWatches
-from ariane_broker.log.held_requests import TAGS_TOLD_MAX, Arrivals, HeldRequests
-from ariane_broker.log.telling import TOLD_MAX
+from ariane_broker.log.held_requests import TAGS_PASSED_MAX, Arrivals, HeldRequests
+from ariane_broker.log.watcher import NOTIFIED_MAX
 from ariane_broker.queue_key import QueueKey
 from ariane_servicekit import ServiceError
 
@@ -79,7 +79,7 @@ class Confirmed:
     confirmed_offset = 1000
 
 
-MANY = TAGS_TOLD_MAX + 1
+MANY = TAGS_PASSED_MAX + 1
 
 
 @pytest.mark.parametrize("waits", [False, True])
@@ -119,7 +119,7 @@ async def test_rows_for_several_queues_wake_by_their_own_tags_and_once(held, wai
 
 @pytest.mark.parametrize("interest", [None, Interest(frozenset([7]))])
 async def test_to_tell_a_reader_takes_a_few_lines(held, interest):
-    """``TOLD_MAX`` readers of a queue are told in one turn."""
+    """``NOTIFIED_MAX`` readers of a queue are told in one turn."""
 
     async def lines_of(readers):
         waits = [asyncio.ensure_future(wait_for(held.watch({A: interest}))) for _ in range(readers)]
@@ -154,21 +154,21 @@ async def test_readers_of_one_queue_are_told_in_turns(held, interest):
     told = []
     watches = [
         held.watch({A: interest}, lambda number=number: told.append(number))
-        for number in range(2 * TOLD_MAX + 2)
+        for number in range(2 * NOTIFIED_MAX + 2)
     ]
     held.arrived(A, [7])
-    assert told == list(range(TOLD_MAX))
+    assert told == list(range(NOTIFIED_MAX))
     held.forget(watches.pop())  # It is told of nothing any more.
     await asyncio.sleep(0)
-    assert told == list(range(2 * TOLD_MAX))
+    assert told == list(range(2 * NOTIFIED_MAX))
     assert await held.wait(watches[0], 20)
     late = asyncio.create_task(held.wait(watches[-1], 20))
     await asyncio.sleep(0)
     assert await late
-    assert told == list(range(2 * TOLD_MAX + 1))
+    assert told == list(range(2 * NOTIFIED_MAX + 1))
     told.clear()
     held.wake(A)
-    assert len(told) == TOLD_MAX
+    assert len(told) == NOTIFIED_MAX
 
 
 async def test_woken_in_the_next_turn_and_once(held):

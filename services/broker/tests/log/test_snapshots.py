@@ -109,7 +109,7 @@ def batches():
             )
             state.published(BatchKey(query, 0), number, 0, 1)
             state.prepare(BatchKey(query, first + 2), 1, (number,))
-            state.told(BatchKey(query, 0), ["broker-b"])
+            state.notified(BatchKey(query, 0), ["broker-b"])
 
     return state, change
 

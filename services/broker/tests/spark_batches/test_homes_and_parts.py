@@ -196,7 +196,7 @@ async def test_a_batch_over_three_brokers_is_visible_once_and_only_when_it_is_de
         sink = await brokers.sink(name)
         assert (sink.batch_id, sink.staged_record_count, sink.publishing) == (1, 0, False)
         assert not sink.HasField("prepared_batch_id")
-        assert not sink.untold_broker_names
+        assert not sink.unnotified_broker_names
 
 
 async def test_a_home_that_dies_before_its_decision_leaves_nothing_behind(
@@ -254,7 +254,7 @@ async def test_a_broker_that_is_away_gets_its_part_later_in_order_and_delays_nob
     attempts = await brokers.stage_all("a", "b")
     async with failing("publish", "b"), failing("fate_of", "a"):
         assert not (await brokers.commit("a", attempts)).duplicate
-        assert (await brokers.sink("a")).untold_broker_names == ["b"]
+        assert (await brokers.sink("a")).unnotified_broker_names == ["b"]
         await brokers.stop("b")
         await brokers.commit("a", await brokers.stage_all("a", "c", batch=1), batch=1)
         assert await brokers.visible("a", "c") == ["a0a1", "c1"]
@@ -266,7 +266,7 @@ async def test_a_broker_that_is_away_gets_its_part_later_in_order_and_delays_nob
     await brokers.until_visible(a="a0a1a2", b="b0b2", c="c1")
 
     async def is_told():
-        return not (await brokers.sink("a")).untold_broker_names
+        return not (await brokers.sink("a")).unnotified_broker_names
 
     await until(is_told)
 
@@ -366,7 +366,7 @@ async def test_agreements_outlive_a_restart(brokers, refused, failing, tmp_path,
                 for path in (tmp_path / name / "config").glob("batchTransactions.json*"):
                     path.unlink()
         await brokers.start(*NAMES)
-        assert (await brokers.sink("a")).untold_broker_names == ["b", "c"]
+        assert (await brokers.sink("a")).unnotified_broker_names == ["b", "c"]
         for name in ("b", "c"):
             assert (await brokers.sink(name)).prepared_batch_id == 0
         assert await brokers.visible(*NAMES) == ["", "", ""]

@@ -493,6 +493,6 @@ async def test_a_silent_sink_is_not_forgotten_while_a_broker_waits_for_a_word_ab
     await upkeep.turn()
     assert set(table.homes) == {"tells", "hears"}
     table.release(BatchKey("hears", 4), 7)
-    table.told(BatchKey("tells", 4), ["broker-z"])
+    table.notified(BatchKey("tells", 4), ["broker-z"])
     await upkeep.turn()
     assert set(table.homes) == set()

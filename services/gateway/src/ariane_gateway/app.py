@@ -186,7 +186,7 @@ class GatewayApp:
     async def drain(self) -> None:
         """Answer held receives, and end the streams of clients."""
         self._is_draining = True
-        self._commands.say_goodbye()
+        self._commands.ask_to_reconnect()
         self._holds.close()
         self._telemetry.close()
 

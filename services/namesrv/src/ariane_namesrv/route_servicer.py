@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import Any, Final
 
@@ -22,9 +22,9 @@ from ariane.namesrv.v1.route_service_pb2 import (
     ListTopicsResponse,
 )
 from ariane.namesrv.v1.route_service_pb2_grpc import RouteServiceServicer
-from ariane_namesrv.group_queue import group_queue, primary_address
 from ariane_namesrv.operator_state import ORDER_NAMESPACE, OperatorState
 from ariane_namesrv.refused_brokers import RefusedBrokers
+from ariane_namesrv.registration import PRIMARY_ID, BrokerRoute, Permission
 from ariane_namesrv.route_table import RouteTable
 from ariane_namesrv.translation import (
     write_away_broker,
@@ -32,6 +32,7 @@ from ariane_namesrv.translation import (
     write_refused_broker,
     write_route,
 )
+from ariane_ordering import BrokerQueue, group_position, queues_in_order
 from ariane_servicekit import ServiceError, field_invalid, take_page
 
 AWAY_TOLD_MAX: Final = 10
@@ -159,3 +160,36 @@ class RouteServicer(RouteServiceServicer):
             message += ", but this name server has just started and may not know all yet"
             metadata["warming_up"] = "true"
         return ServiceError(ErrorReason.ERROR_REASON_ROUTE_NOT_FOUND, message, metadata)
+
+
+def group_queue(
+    message_group: str, brokers: Sequence[BrokerRoute], queue_order: str
+) -> BrokerQueue | None:
+    """The queue of a group, as every producer chooses it; None while the order is unknown.
+
+    Args:
+        message_group: The group.
+        brokers: The brokers that have the topic now.
+        queue_order: The queue order of a FIFO topic; empty for others, and if unknown.
+    """
+    queues = queues_in_order(queue_order)
+    if not queues:
+        if any(broker.ordered for broker in brokers):
+            return None
+        queues = tuple(sorted(_writable(brokers)))
+    return queues[group_position(message_group, len(queues))] if queues else None
+
+
+def primary_address(brokers: Iterable[BrokerRoute], broker_name: str) -> str:
+    """The address at which a broker takes messages of the topic; empty if it takes none."""
+    for broker in brokers:
+        if broker.broker_name == broker_name and Permission.WRITE in broker.permission:
+            return broker.addresses.get(PRIMARY_ID, "")
+    return ""
+
+
+def _writable(brokers: Iterable[BrokerRoute]) -> Iterable[BrokerQueue]:
+    for broker in brokers:
+        if Permission.WRITE in broker.permission and PRIMARY_ID in broker.addresses:
+            for queue_id in range(broker.write_queue_count):
+                yield BrokerQueue(broker.broker_name, queue_id)

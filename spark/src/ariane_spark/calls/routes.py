@@ -30,8 +30,7 @@ from ariane_sdk.errors import (
 )
 from ariane_sdk.translation import error_from_rpc, route_from_wire
 from ariane_spark.calls.channels import NAME_SERVER, Channels
-from ariane_spark.calls.kept_answers import KeptAnswers
-from ariane_spark.calls.name_servers import NameServers
+from ariane_spark.calls.name_servers import KeptAnswers, NameServers
 from ariane_wire import CallFailed
 
 ROUTE_AGE_S_MAX: Final = 30.0

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 LINKS_MAX: Final = 64
 """The most links of one task's span; more are only counted."""
 
-TELL_TIMEOUT_MS: Final = 5000
+EXPORT_TIMEOUT_MS: Final = 5000
 """How long a task waits for its collector."""
 
 _log: Final = logging.getLogger(__name__)
@@ -65,18 +65,18 @@ def span_provider(endpoint: str) -> TracerProvider:
     resource = Resource({"service.namespace": "ariane", "service.name": "spark"})
     provider = TracerProvider(resource=resource)
     exporter = OTLPSpanExporter(
-        endpoint, insecure=not endpoint.startswith("https://"), timeout=TELL_TIMEOUT_MS / 1000
+        endpoint, insecure=not endpoint.startswith("https://"), timeout=EXPORT_TIMEOUT_MS / 1000
     )
     provider.add_span_processor(BatchSpanProcessor(exporter))
     return provider
 
 
-def tell(endpoint: str) -> None:
+def export_spans(endpoint: str) -> None:
     """Send all ended spans to a collector."""
     try:
-        span_provider(endpoint).force_flush(TELL_TIMEOUT_MS)
+        span_provider(endpoint).force_flush(EXPORT_TIMEOUT_MS)
     except Exception as failure:  # noqa: BLE001 - a query does not fail for its telemetry.
-        _log.warning("the span of a task was not told: %s", failure)
+        _log.warning("the span of a task was not exported: %s", failure)
 
 
 def task_attributes() -> dict[str, str | int]:

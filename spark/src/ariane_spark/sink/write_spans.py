@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ariane_record.names import TRACE_PARENT
-from ariane_spark.calls.task_spans import SpansMet, span_provider, task_attributes, tell
+from ariane_spark.calls.task_spans import SpansMet, export_spans, span_provider, task_attributes
 from ariane_spark.records.rows import TopicRows
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class WriteSpan:
             self._span.set_attribute("error.type", type(error).__qualname__)
             self._span.set_status(trace.StatusCode.ERROR, str(error))
         self._span.end()
-        tell(self._endpoint)
+        export_spans(self._endpoint)
 
     def _begun(self, topic: str, parent: Any) -> Span:
         from opentelemetry import trace  # noqa: PLC0415 - as above.

@@ -28,7 +28,7 @@ class GroupProgress:
         self._reported: Positions | None = None
         self._again_s = 0.0
 
-    def tell(self, positions: Positions, offsets: GroupOffsets) -> None:
+    def store(self, positions: Positions, offsets: GroupOffsets) -> None:
         """Store new positions; failures are logged, and repeated with the next positions.
 
         Args:

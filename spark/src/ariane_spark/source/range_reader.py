@@ -7,9 +7,11 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self
 
 from ariane_record import QueueOffset
+from ariane_record.names import TRACE_PARENT
 from ariane_sdk.errors import (
     ArianeError,
     QueueOffsetOutOfRange,
@@ -18,6 +20,7 @@ from ariane_sdk.errors import (
 )
 from ariane_spark.calls.cluster import Fetch, RangeChunk, RangeSource
 from ariane_spark.calls.repetition import Repetition
+from ariane_spark.calls.task_spans import SpansMet, export_spans, span_provider, task_attributes
 from ariane_spark.options.options import ReadOptions
 from ariane_spark.positions.offsets import Bounds
 from ariane_spark.positions.ranges import QueueRange
@@ -26,12 +29,12 @@ from ariane_spark.records.joined_records import QueueRecords
 from ariane_spark.records.readable_batches import batches_of
 from ariane_spark.source.data_loss import DataLossPolicy
 from ariane_spark.source.pace import Pace
-from ariane_spark.source.read_spans import ReadSpan
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from ariane_record.decoding.columns import RecordColumns
+    from ariane_sdk import MessageQueue
 
 AHEAD_RECORDS_MAX: Final = 2000
 """The most messages of the present range and of ranges requested ahead; and of one batch for
@@ -207,3 +210,76 @@ class RangeReader:
         if error is not None:
             raise error
         self._loss.ended_early(part.queue, part.begin, part.end)
+
+
+class ReadSpan:
+    """The span of one task's read; ends with its ``with`` block.
+
+    There is one for each task that reads messages of sampled spans::
+
+        producer        send orders ------------+ traceparent
+        broker            append orders         |
+        Spark's task      read orders (child of the first that was met) . . links to others
+
+    Properties are read by column.
+    """
+
+    def __init__(self, endpoint: str) -> None:
+        """Begin the span; ``endpoint`` is the collector."""
+        self._endpoint = endpoint
+        self._begun_ns = time.time_ns()
+        self._met = SpansMet()
+        self._topics: dict[str, None] = {}
+        self._count = 0
+
+    def saw(self, records: RecordColumns, queue: MessageQueue) -> None:
+        """Note messages that the task has read."""
+        self._count += len(records)
+        self._topics[queue.topic] = None
+        properties = records.properties
+        self._met.add(properties.texts(properties.places_of(TRACE_PARENT)))
+
+    def __enter__(self) -> Self:
+        """Begin."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """End the span, if there is one, and send it to the collector."""
+        if self._met:
+            self._end(None if kind in {None, GeneratorExit} else error)
+            export_spans(self._endpoint)
+
+    def _end(self, error: BaseException | None) -> None:
+        from opentelemetry import trace  # noqa: PLC0415 - an extra, and only where it is asked for.
+
+        first, *others = self._met.contexts()
+        topics = list(self._topics)
+        name = f"read {topics[0]}" if len(topics) == 1 else "read"
+        span = (
+            span_provider(self._endpoint)
+            .get_tracer("ariane_spark")
+            .start_span(
+                name,
+                trace.set_span_in_context(trace.NonRecordingSpan(first)),
+                trace.SpanKind.CONSUMER,
+                {
+                    "messaging.system": "arianemq",
+                    "messaging.operation.name": "read",
+                    "messaging.operation.type": "receive",
+                    "messaging.batch.message_count": self._count,
+                    **({"messaging.destination.name": topics[0]} if len(topics) == 1 else {}),
+                    **task_attributes(),
+                },
+                [trace.Link(context) for context in others],
+                start_time=self._begun_ns,
+            )
+        )
+        if error is not None:
+            span.set_attribute("error.type", type(error).__qualname__)
+            span.set_status(trace.StatusCode.ERROR, str(error))
+        span.end()

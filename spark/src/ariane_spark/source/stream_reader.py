@@ -144,7 +144,7 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begin, were_done = from_checkpoint(start), done_in(start)
         self._begun = begin if start == self._initial else {}
         # Spark calls this again when the micro-batch that ended here is done.
-        self._progress.tell(begin, self._connect(self._options))
+        self._progress.store(begin, self._connect(self._options))
         bounds = self._current_bounds() if self._target is None else self._target
         epochs = log_epochs_of(start)
         bounds = self._handed_out(begin, epochs, bounds)

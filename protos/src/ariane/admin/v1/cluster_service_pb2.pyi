@@ -549,25 +549,25 @@ class DrainBrokerResponse(_message.Message):
 
     WRITABLE_FIELD_NUMBER: _builtins.int
     TOPIC_COUNT_FIELD_NUMBER: _builtins.int
-    NOT_TOLD_FIELD_NUMBER: _builtins.int
+    NAME_SERVER_FAILURES_FIELD_NUMBER: _builtins.int
     writable: _builtins.bool
     """Whether the broker takes messages now."""
     topic_count: _builtins.int
     """Topics whose write permission changed, at the name server where most did."""
     @_builtins.property
-    def not_told(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Name servers that did not take it, each with the reason, for people."""
+    def name_server_failures(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Name servers that did not do it, each with the reason, for people."""
 
     def __init__(
         self,
         *,
         writable: _builtins.bool = ...,
         topic_count: _builtins.int = ...,
-        not_told: _abc.Iterable[_builtins.str] | None = ...,
+        name_server_failures: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["not_told", b"not_told", "topic_count", b"topic_count", "writable", b"writable"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name_server_failures", b"name_server_failures", "topic_count", b"topic_count", "writable", b"writable"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -607,25 +607,25 @@ class RestoreBrokerResponse(_message.Message):
 
     WRITABLE_FIELD_NUMBER: _builtins.int
     TOPIC_COUNT_FIELD_NUMBER: _builtins.int
-    NOT_TOLD_FIELD_NUMBER: _builtins.int
+    NAME_SERVER_FAILURES_FIELD_NUMBER: _builtins.int
     writable: _builtins.bool
     """Whether the broker takes messages now."""
     topic_count: _builtins.int
     """Topics whose write permission changed, at the name server where most did."""
     @_builtins.property
-    def not_told(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Name servers that did not take it, each with the reason, for people."""
+    def name_server_failures(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Name servers that did not do it, each with the reason, for people."""
 
     def __init__(
         self,
         *,
         writable: _builtins.bool = ...,
         topic_count: _builtins.int = ...,
-        not_told: _abc.Iterable[_builtins.str] | None = ...,
+        name_server_failures: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["not_told", b"not_told", "topic_count", b"topic_count", "writable", b"writable"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name_server_failures", b"name_server_failures", "topic_count", b"topic_count", "writable", b"writable"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -723,7 +723,7 @@ class ForgetBrokerResponse(_message.Message):
 
     TOPIC_COUNT_FIELD_NUMBER: _builtins.int
     LEAVE_TIME_FIELD_NUMBER: _builtins.int
-    NOT_TOLD_FIELD_NUMBER: _builtins.int
+    NAME_SERVER_FAILURES_FIELD_NUMBER: _builtins.int
     topic_count: _builtins.int
     """Topics whose routes named it as away, at the name server where most did."""
     @_builtins.property
@@ -731,19 +731,19 @@ class ForgetBrokerResponse(_message.Message):
         """When it left, as the first name server that knows it says."""
 
     @_builtins.property
-    def not_told(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Name servers that did not take it, each with the reason, for people."""
+    def name_server_failures(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Name servers that did not do it, each with the reason, for people."""
 
     def __init__(
         self,
         *,
         topic_count: _builtins.int = ...,
         leave_time: _timestamp_pb2.Timestamp | None = ...,
-        not_told: _abc.Iterable[_builtins.str] | None = ...,
+        name_server_failures: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["leave_time", b"leave_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["leave_time", b"leave_time", "not_told", b"not_told", "topic_count", b"topic_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["leave_time", b"leave_time", "name_server_failures", b"name_server_failures", "topic_count", b"topic_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

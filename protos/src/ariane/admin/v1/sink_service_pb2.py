@@ -27,7 +27,7 @@ from ariane.common.v1 import access_pb2 as ariane_dot_common_dot_v1_dot_access__
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"ariane/admin/v1/sink_service.proto\x12\x0f\x61riane.admin.v1\x1a#ariane/admin/v1/silent_broker.proto\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x9d\x05\n\x0b\x43lusterSink\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x0c\n\x04home\x18\x03 \x01(\t\x12\x14\n\x0chome_is_live\x18\x04 \x01(\x08\x12\x15\n\x08\x62\x61tch_id\x18\x05 \x01(\x03H\x00\x88\x01\x01\x12\x16\n\trow_count\x18\x06 \x01(\x03H\x01\x88\x01\x01\x12/\n\x0b\x63ommit_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x18\n\x10staged_row_count\x18\x08 \x01(\x03\x12\x14\n\x0cstaged_bytes\x18\t \x01(\x03\x12.\n\nstage_time\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\npublishing\x18\x0b \x01(\x08\x12\x0f\n\x07\x66\x61ilure\x18\x0c \x01(\t\x12\x14\n\x0c\x62roker_names\x18\r \x03(\t\x12U\n\x16staged_bytes_by_broker\x18\x0e \x03(\x0b\x32\x35.ariane.admin.v1.ClusterSink.StagedBytesByBrokerEntry\x12N\n\x12prepared_batch_ids\x18\x0f \x03(\x0b\x32\x32.ariane.admin.v1.ClusterSink.PreparedBatchIdsEntry\x12\x1b\n\x13untold_broker_names\x18\x10 \x03(\t\x1a:\n\x18StagedBytesByBrokerEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\x1a\x37\n\x15PreparedBatchIdsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\x42\x0b\n\t_batch_idB\x0c\n\n_row_count\"G\n\x10ListSinksRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"\x90\x01\n\x11ListSinksResponse\x12+\n\x05sinks\x18\x01 \x03(\x0b\x32\x1c.ariane.admin.v1.ClusterSink\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x35\n\x0esilent_brokers\x18\x03 \x03(\x0b\x32\x1d.ariane.admin.v1.SilentBroker\"\x87\x01\n\x0fMoveSinkRequest\x12\x11\n\tsink_name\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12\x14\n\x0chome_is_gone\x18\x03 \x01(\x08\x12\x1f\n\x12\x63ommitted_batch_id\x18\x04 \x01(\x03H\x00\x88\x01\x01\x42\x15\n\x13_committed_batch_id\"\x8d\x01\n\x10MoveSinkResponse\x12\x15\n\rprevious_home\x18\x01 \x01(\t\x12\x0c\n\x04home\x18\x02 \x01(\t\x12\x1e\n\x16previous_home_answered\x18\x03 \x01(\x08\x12\x15\n\x08\x62\x61tch_id\x18\x04 \x01(\x03H\x00\x88\x01\x01\x12\x10\n\x08not_told\x18\x05 \x03(\tB\x0b\n\t_batch_id\"&\n\x11\x44\x65leteSinkRequest\x12\x11\n\tsink_name\x18\x01 \x01(\t\"]\n\x12\x44\x65leteSinkResponse\x12\x14\n\x0c\x62roker_names\x18\x01 \x03(\t\x12\x19\n\x11\x64ropped_row_count\x18\x02 \x01(\x03\x12\x16\n\x0elost_row_count\x18\x03 \x01(\x03\x32\xd1\x02\n\x0bSinkService\x12l\n\tListSinks\x12!.ariane.admin.v1.ListSinksRequest\x1a\".ariane.admin.v1.ListSinksResponse\"\x18\xca\xf3\x18\x14\n\x12\x08\x07\x10\x06\x1a\nsinks.name \x04\x12\x66\n\x08MoveSink\x12 .ariane.admin.v1.MoveSinkRequest\x1a!.ariane.admin.v1.MoveSinkResponse\"\x15\xca\xf3\x18\x11\n\x0f\x08\x05\x10\x06\x1a\tsink_name\x12l\n\nDeleteSink\x12\".ariane.admin.v1.DeleteSinkRequest\x1a#.ariane.admin.v1.DeleteSinkResponse\"\x15\xca\xf3\x18\x11\n\x0f\x08\x06\x10\x06\x1a\tsink_nameB>\n\x12mq.ariane.admin.v1P\x01Z&ariane.mq/go/arianepb/admin/v1;adminv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"ariane/admin/v1/sink_service.proto\x12\x0f\x61riane.admin.v1\x1a#ariane/admin/v1/silent_broker.proto\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa1\x05\n\x0b\x43lusterSink\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x0c\n\x04home\x18\x03 \x01(\t\x12\x14\n\x0chome_is_live\x18\x04 \x01(\x08\x12\x15\n\x08\x62\x61tch_id\x18\x05 \x01(\x03H\x00\x88\x01\x01\x12\x16\n\trow_count\x18\x06 \x01(\x03H\x01\x88\x01\x01\x12/\n\x0b\x63ommit_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x18\n\x10staged_row_count\x18\x08 \x01(\x03\x12\x14\n\x0cstaged_bytes\x18\t \x01(\x03\x12.\n\nstage_time\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\npublishing\x18\x0b \x01(\x08\x12\x0f\n\x07\x66\x61ilure\x18\x0c \x01(\t\x12\x14\n\x0c\x62roker_names\x18\r \x03(\t\x12U\n\x16staged_bytes_by_broker\x18\x0e \x03(\x0b\x32\x35.ariane.admin.v1.ClusterSink.StagedBytesByBrokerEntry\x12N\n\x12prepared_batch_ids\x18\x0f \x03(\x0b\x32\x32.ariane.admin.v1.ClusterSink.PreparedBatchIdsEntry\x12\x1f\n\x17unnotified_broker_names\x18\x10 \x03(\t\x1a:\n\x18StagedBytesByBrokerEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\x1a\x37\n\x15PreparedBatchIdsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\x42\x0b\n\t_batch_idB\x0c\n\n_row_count\"G\n\x10ListSinksRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"\x90\x01\n\x11ListSinksResponse\x12+\n\x05sinks\x18\x01 \x03(\x0b\x32\x1c.ariane.admin.v1.ClusterSink\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x35\n\x0esilent_brokers\x18\x03 \x03(\x0b\x32\x1d.ariane.admin.v1.SilentBroker\"\x87\x01\n\x0fMoveSinkRequest\x12\x11\n\tsink_name\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12\x14\n\x0chome_is_gone\x18\x03 \x01(\x08\x12\x1f\n\x12\x63ommitted_batch_id\x18\x04 \x01(\x03H\x00\x88\x01\x01\x42\x15\n\x13_committed_batch_id\"\x9c\x01\n\x10MoveSinkResponse\x12\x15\n\rprevious_home\x18\x01 \x01(\t\x12\x0c\n\x04home\x18\x02 \x01(\t\x12\x1e\n\x16previous_home_answered\x18\x03 \x01(\x08\x12\x15\n\x08\x62\x61tch_id\x18\x04 \x01(\x03H\x00\x88\x01\x01\x12\x1f\n\x17unnotified_broker_names\x18\x05 \x03(\tB\x0b\n\t_batch_id\"&\n\x11\x44\x65leteSinkRequest\x12\x11\n\tsink_name\x18\x01 \x01(\t\"]\n\x12\x44\x65leteSinkResponse\x12\x14\n\x0c\x62roker_names\x18\x01 \x03(\t\x12\x19\n\x11\x64ropped_row_count\x18\x02 \x01(\x03\x12\x16\n\x0elost_row_count\x18\x03 \x01(\x03\x32\xd1\x02\n\x0bSinkService\x12l\n\tListSinks\x12!.ariane.admin.v1.ListSinksRequest\x1a\".ariane.admin.v1.ListSinksResponse\"\x18\xca\xf3\x18\x14\n\x12\x08\x07\x10\x06\x1a\nsinks.name \x04\x12\x66\n\x08MoveSink\x12 .ariane.admin.v1.MoveSinkRequest\x1a!.ariane.admin.v1.MoveSinkResponse\"\x15\xca\xf3\x18\x11\n\x0f\x08\x05\x10\x06\x1a\tsink_name\x12l\n\nDeleteSink\x12\".ariane.admin.v1.DeleteSinkRequest\x1a#.ariane.admin.v1.DeleteSinkResponse\"\x15\xca\xf3\x18\x11\n\x0f\x08\x06\x10\x06\x1a\tsink_nameB>\n\x12mq.ariane.admin.v1P\x01Z&ariane.mq/go/arianepb/admin/v1;adminv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -46,23 +46,23 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SINKSERVICE'].methods_by_name['DeleteSink']._loaded_options = None
   _globals['_SINKSERVICE'].methods_by_name['DeleteSink']._serialized_options = b'\312\363\030\021\n\017\010\006\020\006\032\tsink_name'
   _globals['_CLUSTERSINK']._serialized_start=157
-  _globals['_CLUSTERSINK']._serialized_end=826
-  _globals['_CLUSTERSINK_STAGEDBYTESBYBROKERENTRY']._serialized_start=684
-  _globals['_CLUSTERSINK_STAGEDBYTESBYBROKERENTRY']._serialized_end=742
-  _globals['_CLUSTERSINK_PREPAREDBATCHIDSENTRY']._serialized_start=744
-  _globals['_CLUSTERSINK_PREPAREDBATCHIDSENTRY']._serialized_end=799
-  _globals['_LISTSINKSREQUEST']._serialized_start=828
-  _globals['_LISTSINKSREQUEST']._serialized_end=899
-  _globals['_LISTSINKSRESPONSE']._serialized_start=902
-  _globals['_LISTSINKSRESPONSE']._serialized_end=1046
-  _globals['_MOVESINKREQUEST']._serialized_start=1049
-  _globals['_MOVESINKREQUEST']._serialized_end=1184
-  _globals['_MOVESINKRESPONSE']._serialized_start=1187
-  _globals['_MOVESINKRESPONSE']._serialized_end=1328
-  _globals['_DELETESINKREQUEST']._serialized_start=1330
-  _globals['_DELETESINKREQUEST']._serialized_end=1368
-  _globals['_DELETESINKRESPONSE']._serialized_start=1370
-  _globals['_DELETESINKRESPONSE']._serialized_end=1463
-  _globals['_SINKSERVICE']._serialized_start=1466
-  _globals['_SINKSERVICE']._serialized_end=1803
+  _globals['_CLUSTERSINK']._serialized_end=830
+  _globals['_CLUSTERSINK_STAGEDBYTESBYBROKERENTRY']._serialized_start=688
+  _globals['_CLUSTERSINK_STAGEDBYTESBYBROKERENTRY']._serialized_end=746
+  _globals['_CLUSTERSINK_PREPAREDBATCHIDSENTRY']._serialized_start=748
+  _globals['_CLUSTERSINK_PREPAREDBATCHIDSENTRY']._serialized_end=803
+  _globals['_LISTSINKSREQUEST']._serialized_start=832
+  _globals['_LISTSINKSREQUEST']._serialized_end=903
+  _globals['_LISTSINKSRESPONSE']._serialized_start=906
+  _globals['_LISTSINKSRESPONSE']._serialized_end=1050
+  _globals['_MOVESINKREQUEST']._serialized_start=1053
+  _globals['_MOVESINKREQUEST']._serialized_end=1188
+  _globals['_MOVESINKRESPONSE']._serialized_start=1191
+  _globals['_MOVESINKRESPONSE']._serialized_end=1347
+  _globals['_DELETESINKREQUEST']._serialized_start=1349
+  _globals['_DELETESINKREQUEST']._serialized_end=1387
+  _globals['_DELETESINKRESPONSE']._serialized_start=1389
+  _globals['_DELETESINKRESPONSE']._serialized_end=1482
+  _globals['_SINKSERVICE']._serialized_start=1485
+  _globals['_SINKSERVICE']._serialized_end=1822
 # @@protoc_insertion_point(module_scope)

@@ -81,7 +81,7 @@ class ClusterSink(_message.Message):
     BROKER_NAMES_FIELD_NUMBER: _builtins.int
     STAGED_BYTES_BY_BROKER_FIELD_NUMBER: _builtins.int
     PREPARED_BATCH_IDS_FIELD_NUMBER: _builtins.int
-    UNTOLD_BROKER_NAMES_FIELD_NUMBER: _builtins.int
+    UNNOTIFIED_BROKER_NAMES_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Its name."""
     topic: _builtins.str
@@ -123,7 +123,7 @@ class ClusterSink(_message.Message):
         """The batch that is prepared at a broker and waits for the word of the home, by broker."""
 
     @_builtins.property
-    def untold_broker_names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+    def unnotified_broker_names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Brokers with parts of committed batches that do not know it yet."""
 
     def __init__(
@@ -144,11 +144,11 @@ class ClusterSink(_message.Message):
         broker_names: _abc.Iterable[_builtins.str] | None = ...,
         staged_bytes_by_broker: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
         prepared_batch_ids: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
-        untold_broker_names: _abc.Iterable[_builtins.str] | None = ...,
+        unnotified_broker_names: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_batch_id", b"_batch_id", "_row_count", b"_row_count", "batch_id", b"batch_id", "commit_time", b"commit_time", "row_count", b"row_count", "stage_time", b"stage_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_batch_id", b"_batch_id", "_row_count", b"_row_count", "batch_id", b"batch_id", "broker_names", b"broker_names", "commit_time", b"commit_time", "failure", b"failure", "home", b"home", "home_is_live", b"home_is_live", "name", b"name", "prepared_batch_ids", b"prepared_batch_ids", "publishing", b"publishing", "row_count", b"row_count", "stage_time", b"stage_time", "staged_bytes", b"staged_bytes", "staged_bytes_by_broker", b"staged_bytes_by_broker", "staged_row_count", b"staged_row_count", "topic", b"topic", "untold_broker_names", b"untold_broker_names"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_batch_id", b"_batch_id", "_row_count", b"_row_count", "batch_id", b"batch_id", "broker_names", b"broker_names", "commit_time", b"commit_time", "failure", b"failure", "home", b"home", "home_is_live", b"home_is_live", "name", b"name", "prepared_batch_ids", b"prepared_batch_ids", "publishing", b"publishing", "row_count", b"row_count", "stage_time", b"stage_time", "staged_bytes", b"staged_bytes", "staged_bytes_by_broker", b"staged_bytes_by_broker", "staged_row_count", b"staged_row_count", "topic", b"topic", "unnotified_broker_names", b"unnotified_broker_names"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__batch_id: _TypeAlias = _typing.Literal["batch_id"]  # noqa: Y015
     _WhichOneofArgType__batch_id: _TypeAlias = _typing.Literal["_batch_id", b"_batch_id"]  # noqa: Y015
@@ -273,7 +273,7 @@ class MoveSinkResponse(_message.Message):
     HOME_FIELD_NUMBER: _builtins.int
     PREVIOUS_HOME_ANSWERED_FIELD_NUMBER: _builtins.int
     BATCH_ID_FIELD_NUMBER: _builtins.int
-    NOT_TOLD_FIELD_NUMBER: _builtins.int
+    UNNOTIFIED_BROKER_NAMES_FIELD_NUMBER: _builtins.int
     previous_home: _builtins.str
     """The broker that decided before."""
     home: _builtins.str
@@ -283,7 +283,7 @@ class MoveSinkResponse(_message.Message):
     batch_id: _builtins.int
     """The last batch that counts as committed; absent when none does."""
     @_builtins.property
-    def not_told(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+    def unnotified_broker_names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Brokers that do not know of it yet; the next write tells them."""
 
     def __init__(
@@ -293,11 +293,11 @@ class MoveSinkResponse(_message.Message):
         home: _builtins.str = ...,
         previous_home_answered: _builtins.bool = ...,
         batch_id: _builtins.int | None = ...,
-        not_told: _abc.Iterable[_builtins.str] | None = ...,
+        unnotified_broker_names: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_batch_id", b"_batch_id", "batch_id", b"batch_id"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_batch_id", b"_batch_id", "batch_id", b"batch_id", "home", b"home", "not_told", b"not_told", "previous_home", b"previous_home", "previous_home_answered", b"previous_home_answered"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_batch_id", b"_batch_id", "batch_id", b"batch_id", "home", b"home", "previous_home", b"previous_home", "previous_home_answered", b"previous_home_answered", "unnotified_broker_names", b"unnotified_broker_names"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__batch_id: _TypeAlias = _typing.Literal["batch_id"]  # noqa: Y015
     _WhichOneofArgType__batch_id: _TypeAlias = _typing.Literal["_batch_id", b"_batch_id"]  # noqa: Y015

@@ -555,24 +555,24 @@ class DeleteTopicResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     OUTCOMES_FIELD_NUMBER: _builtins.int
-    NOT_TOLD_FIELD_NUMBER: _builtins.int
+    NAME_SERVER_FAILURES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def outcomes(self) -> _containers.RepeatedCompositeFieldContainer[_cluster_service_pb2.BrokerOutcome]:
         """One entry for each broker that had it or failed, by name."""
 
     @_builtins.property
-    def not_told(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Why name servers could not be told to forget an order of its queues, of which none was known."""
+    def name_server_failures(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Name servers that may keep an order of its queues, each with the reason, for people."""
 
     def __init__(
         self,
         *,
         outcomes: _abc.Iterable[_cluster_service_pb2.BrokerOutcome] | None = ...,
-        not_told: _abc.Iterable[_builtins.str] | None = ...,
+        name_server_failures: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["not_told", b"not_told", "outcomes", b"outcomes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name_server_failures", b"name_server_failures", "outcomes", b"outcomes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

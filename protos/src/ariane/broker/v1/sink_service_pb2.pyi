@@ -285,7 +285,7 @@ class Sink(_message.Message):
     PUBLISHING_FIELD_NUMBER: _builtins.int
     FAILURE_FIELD_NUMBER: _builtins.int
     PREPARED_BATCH_ID_FIELD_NUMBER: _builtins.int
-    UNTOLD_BROKER_NAMES_FIELD_NUMBER: _builtins.int
+    UNNOTIFIED_BROKER_NAMES_FIELD_NUMBER: _builtins.int
     query_id: _builtins.str
     """Its name."""
     topic: _builtins.str
@@ -321,7 +321,7 @@ class Sink(_message.Message):
         """When the last of them were staged; absent without any."""
 
     @_builtins.property
-    def untold_broker_names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+    def unnotified_broker_names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """At the home: brokers with parts of committed batches that do not know it yet."""
 
     def __init__(
@@ -340,11 +340,11 @@ class Sink(_message.Message):
         publishing: _builtins.bool = ...,
         failure: _builtins.str = ...,
         prepared_batch_id: _builtins.int | None = ...,
-        untold_broker_names: _abc.Iterable[_builtins.str] | None = ...,
+        unnotified_broker_names: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_batch_id", b"_batch_id", "_prepared_batch_id", b"_prepared_batch_id", "_record_count", b"_record_count", "batch_id", b"batch_id", "commit_time", b"commit_time", "home", b"home", "note_time", b"note_time", "prepared_batch_id", b"prepared_batch_id", "record_count", b"record_count", "stage_time", b"stage_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_batch_id", b"_batch_id", "_prepared_batch_id", b"_prepared_batch_id", "_record_count", b"_record_count", "batch_id", b"batch_id", "commit_time", b"commit_time", "failure", b"failure", "home", b"home", "note_time", b"note_time", "prepared_batch_id", b"prepared_batch_id", "publishing", b"publishing", "query_id", b"query_id", "record_count", b"record_count", "stage_time", b"stage_time", "staged_bytes", b"staged_bytes", "staged_record_count", b"staged_record_count", "topic", b"topic", "untold_broker_names", b"untold_broker_names"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_batch_id", b"_batch_id", "_prepared_batch_id", b"_prepared_batch_id", "_record_count", b"_record_count", "batch_id", b"batch_id", "commit_time", b"commit_time", "failure", b"failure", "home", b"home", "note_time", b"note_time", "prepared_batch_id", b"prepared_batch_id", "publishing", b"publishing", "query_id", b"query_id", "record_count", b"record_count", "stage_time", b"stage_time", "staged_bytes", b"staged_bytes", "staged_record_count", b"staged_record_count", "topic", b"topic", "unnotified_broker_names", b"unnotified_broker_names"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__batch_id: _TypeAlias = _typing.Literal["batch_id"]  # noqa: Y015
     _WhichOneofArgType__batch_id: _TypeAlias = _typing.Literal["_batch_id", b"_batch_id"]  # noqa: Y015

@@ -70,7 +70,7 @@ class SinkReport:
     """The bytes that are staged and not committed, of each broker that has any."""
     prepared_batch_ids: Mapping[str, int]
     """The batch that is prepared at a broker and waits for the word of the home, by broker."""
-    untold_broker_names: tuple[str, ...]
+    unnotified_broker_names: tuple[str, ...]
     """The brokers with parts of committed batches that do not know it yet."""
 
 
@@ -87,7 +87,7 @@ class SinkMoved:
     recognised."""
     batch_id: int | None
     """The last batch that counts as committed; None without one."""
-    not_told: tuple[str, ...]
+    unnotified_broker_names: tuple[str, ...]
     """Brokers that do not have the new note yet; the next write sends it to them."""
 
 
@@ -181,13 +181,13 @@ class SinkCalls:
         answers = await asyncio.gather(
             *(self._note(each, name, topic, note) for each in others), return_exceptions=True
         )
-        not_told = [
+        unnotified = [
             broker.broker_name
             for broker, answer in zip(others, answers, strict=True)
             if isinstance(answer, CallError)
         ]
         last_id = note.committed_batch_id if note.HasField("committed_batch_id") else None
-        return SinkMoved(before.broker_name, target, answered, last_id, tuple(sorted(not_told)))
+        return SinkMoved(before.broker_name, target, answered, last_id, tuple(sorted(unnotified)))
 
     async def delete(self, name: str) -> SinkDeleted:
         """Delete a sink on all brokers; see ``ClusterClient.delete_sink``."""
@@ -299,8 +299,8 @@ def _report(sinks: Mapping[str, Sink], live: Iterable[str]) -> SinkReport:
             for name, sink in sorted(sinks.items())
             if sink.HasField("prepared_batch_id")
         },
-        untold_broker_names=tuple(
-            sorted({n for s in sinks.values() for n in s.untold_broker_names})
+        unnotified_broker_names=tuple(
+            sorted({n for s in sinks.values() for n in s.unnotified_broker_names})
         ),
     )
 

@@ -244,13 +244,13 @@ def _remember_after_commit(
     pending = session.info.get(_PENDING)
     if pending is None:
         pending = session.info[_PENDING] = []
-        event.listen(session, "after_commit", _tell_pending)
+        event.listen(session, "after_commit", _run_pending)
         event.listen(session, "after_rollback", _drop_pending)
         event.listen(session, "after_transaction_end", _drop_pending_at_end)
     pending.append(partial(seen_keys.remember, consumer, keys))
 
 
-def _tell_pending(session: Session) -> None:
+def _run_pending(session: Session) -> None:
     if session.in_nested_transaction():
         return  # A savepoint was released: the transaction around it decides.
     pending = session.info[_PENDING]

@@ -14,11 +14,10 @@ from ariane.broker.v1.receive_service_pb2 import (
 )
 from ariane_record import RecordFields, encode_record
 from ariane_sdk.consumer.receiving import asking as _asking
-from ariane_sdk.consumer.receiving.asking import HOLD_S, Asking
+from ariane_sdk.consumer.receiving.asking import HOLD_S, TURNS, Asking
 from ariane_sdk.consumer.receiving.fetched import Fetched
 from ariane_sdk.consumer.receiving.receive_calls import Answer
 from ariane_sdk.consumer.receiving.receive_wire import receive_answer
-from ariane_sdk.consumer.receiving.turns import TURNS
 from ariane_sdk.errors import ClientNotRunning, RecordDamaged, ServiceUnavailable
 from ariane_sdk.routing.route import BrokerRoute
 from ariane_sdk.runtime.clock import SystemClock

@@ -6,14 +6,15 @@ Files that do not fit, because they are just being replaced, are tried again at 
 
 from __future__ import annotations
 
+import re
 import ssl
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from cryptography import x509
 
@@ -23,8 +24,7 @@ from ariane_servicekit.observability.logs import get_logger
 from ariane_servicekit.security.caller import BROKERS, Caller, CallerKind, MemberKind
 from ariane_servicekit.security.tls.authority import names_of
 from ariane_servicekit.security.tls.certificate_folder import is_issued_by
-from ariane_servicekit.security.tls.member_names import MemberName
-from ariane_servicekit.security.tls.peer_names import UserOfUri, member_of, only_user_of, user_rule
+from ariane_servicekit.security.tls.member_names import USER_WORD, MemberName, user_uri
 from ariane_wire import Certificate, CheckServer, Identity, TlsContext, client_tls, server_tls
 
 _log = get_logger(__name__)
@@ -261,3 +261,61 @@ def _in_words(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
     return str(error)
+
+
+UserOfUri: TypeAlias = Callable[[str], str]
+"""The user that a URI names; empty if it names none."""
+
+
+def user_rule(pattern: str, cluster: str) -> UserOfUri:
+    """The rule by which URIs name users.
+
+    Args:
+        pattern: With ``{user}`` for the name and ``*`` for any text without a slash; empty for the
+            URIs that ``ariane tls`` writes.
+        cluster: The own cluster.
+    """
+    text = pattern or user_uri(cluster, "{user}")
+    before, _, after = text.partition("{user}")
+
+    def quoted(part: str) -> str:
+        return "[^/]*".join(map(re.escape, part.split("*")))
+
+    rule = re.compile(f"{quoted(before)}(?P<user>{USER_WORD}){quoted(after)}")
+
+    def user_of(uri: str) -> str:
+        found = rule.fullmatch(uri)
+        return "" if found is None else found["user"]
+
+    return user_of
+
+
+def member_of(
+    certificate: Certificate, authorities: Sequence[x509.Certificate]
+) -> MemberName | None:
+    """The member that a certificate names; None if it is no member's.
+
+    Only a certificate with one URI, signed by an authority of members itself, is: a user's may say
+    what it likes.
+    """
+    if len(certificate.uris) != 1:
+        return None
+    name = MemberName.parse(certificate.uris[0])
+    if name is None:
+        return None
+    leaf = x509.load_der_x509_certificate(certificate.der)
+    return name if is_issued_by(leaf, authorities) else None
+
+
+def only_user_of(
+    certificate: Certificate, authorities: Sequence[x509.Certificate], user_of: UserOfUri
+) -> str:
+    """The one user that a certificate names; empty if it names none, or several.
+
+    A certificate of the members' authority names no user.
+    """
+    users = {user for uri in certificate.uris if (user := user_of(uri))}
+    if len(users) != 1:
+        return ""
+    leaf = x509.load_der_x509_certificate(certificate.der)
+    return "" if is_issued_by(leaf, authorities) else users.pop()

@@ -8,12 +8,13 @@ recorded is not made.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from secrets import token_hex
 from typing import Any, Final, Protocol, runtime_checkable
 
-from google.protobuf.json_format import SerializeToJsonError
+from google.protobuf.json_format import MessageToDict, SerializeToJsonError
 from google.protobuf.message import Message
 from grpc import aio
 
@@ -27,8 +28,7 @@ from ariane.admin.v1.message_service_pb2 import ConsumeMessageResponse
 from ariane.broker.v1.client_question_pb2 import CONSUME_OUTCOME_CONSUMED, ConsumeOutcome
 from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane_admin.audit.caller import caller_of
-from ariane_admin.audit.trail import AuditedRequest, AuditTrail, Ended, Written
-from ariane_admin.audit.trail_json import resource_name, trail_json
+from ariane_admin.audit.trail import JSON_BYTES_MAX, AuditedRequest, AuditTrail, Ended, Written
 from ariane_servicekit import (
     ErrorTranslator,
     RpcService,
@@ -38,9 +38,15 @@ from ariane_servicekit import (
     get_logger,
 )
 from ariane_servicekit.database import Database
+from ariane_servicekit.observability.passwords import without_passwords
 from ariane_servicekit.security.rules.method_rules import changes
 
-_SHORTFALLS: Final = ("not_told", "failures", "silent_brokers")
+_SHORTFALLS: Final = (
+    "name_server_failures",
+    "unnotified_broker_names",
+    "failures",
+    "silent_brokers",
+)
 """Fields of answers with the processes that did not do their part."""
 
 _CAUSE_LENGTH_MAX: Final = 1000
@@ -225,3 +231,63 @@ def _slashed(full_name: str) -> str:
     """The name of a method as in calls, "a.v1.TopicService/CreateTopic", from its full name."""
     service, _, method = full_name.rpartition(".")
     return f"{service}/{method}"
+
+
+_LEFT_OUT: Final = frozenset({"body", "module", "secret"})
+"""Fields that the trail leaves out: the data of applications, their code, and secrets."""
+
+_NAMES: Final = (
+    *(
+        "sink_name",
+        "target_consumer_group",
+        "consumer_group",
+        "client_id",
+        "topic",
+        "broker_name",
+        "transaction_id",
+    ),
+    *("recall_handle", "filter", "name", "cluster_name", "user", "policy"),
+)
+"""Fields that name the resource of a request, in order of preference."""
+
+
+def trail_json(message: Message) -> str:
+    """A message as JSON, cut if it is too long."""
+    text = _text(_without_bodies(MessageToDict(message, preserving_proto_field_name=True)))
+    size = len(text.encode())
+    if size <= JSON_BYTES_MAX:
+        return text
+    # Escaping the text once more may double its size.
+    begin = text.encode()[: JSON_BYTES_MAX // 3].decode(errors="ignore")
+    return _text({"cut": True, "bytes": size, "begin": begin})
+
+
+def resource_name(request: Message) -> str:
+    """The name of the resource of a request; empty without one."""
+    for name in _NAMES:
+        value = getattr(request, name, "")
+        if isinstance(value, str) and value:
+            return value
+        # A creation has the resource in a field named after its kind.
+        if isinstance(value, Message) and (inner := resource_name(value)):
+            return inner
+    for kind in ("group", "quota"):
+        kept = getattr(request, kind, None)
+        if isinstance(kept, Message):
+            return resource_name(kept)
+    return ""
+
+
+def _without_bodies(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {
+            key: "left out" if key in _LEFT_OUT else _without_bodies(inner)
+            for key, inner in value.items()
+        }
+    if isinstance(value, str):
+        return without_passwords(value)
+    return list(map(_without_bodies, value)) if isinstance(value, list) else value
+
+
+def _text(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

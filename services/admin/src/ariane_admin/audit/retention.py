@@ -142,7 +142,7 @@ class AuditRetention:
             _log.warning("audit_records_too_many", count=count, records_max=self._records_max)
 
     def _note(self, connection: Connection, through: int, sha256: bytes) -> None:
-        said = {"through": through, "sha256": sha256.hex()}
+        removed = {"through": through, "sha256": sha256.hex()}
         asked = AuditedRequest(
             entry_id=f"{RETENTION_ID}{through:020}",
             user="",
@@ -150,7 +150,7 @@ class AuditRetention:
             source_address="",
             method=RETENTION_METHOD,
             resource_name="audit trail",
-            request_json=json.dumps(said),
+            request_json=json.dumps(removed),
             before_json="",
         )
         for is_end, outcome in ((False, AUDIT_OUTCOME_BEGUN), (True, AUDIT_OUTCOME_DONE)):

@@ -23,14 +23,14 @@ from starlette.staticfiles import StaticFiles
 
 from ariane_admin.console.api import CALL_S_MAX, Api, Asker
 from ariane_admin.console.blocks import Block, Cell, Fields, Form, Input, Notice, Page
-from ariane_admin.console.change import (
+from ariane_admin.console.changing.change import (
     Change,
     Given,
     NotDone,
     Unfinished,
     WronglyFilled,
 )
-from ariane_admin.console.changes import CHANGES
+from ariane_admin.console.changing.changes import CHANGES
 from ariane_admin.console.entered import entered_by
 from ariane_admin.console.entrance import SIGN_IN, Entrance, Reception
 from ariane_admin.console.forms import (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -10,17 +11,16 @@ from grpc import aio
 
 from ariane_admin.console.api import Api
 from ariane_admin.console.app import Clusters, Console
-from ariane_admin.console.console_tls import ConsoleTls
 from ariane_admin.console.entrance import Reception
 from ariane_admin.console.server import ConsoleServer
 from ariane_admin.console.sessions import Sessions
 from ariane_admin.console.sign_in import SignIn
 from ariane_admin.service.console_settings import ConsoleSettings
-from ariane_servicekit import Address, get_logger, open_channel
+from ariane_servicekit import Address, StartRefused, get_logger, open_channel
 from ariane_servicekit.clock import Clock
 from ariane_servicekit.security.gate.gate import Gate
-from ariane_servicekit.security.tls.service_tls import MEMBER_TLS
-from ariane_wire import ChannelOptions
+from ariane_servicekit.security.tls.service_tls import MEMBER_TLS, ServiceTls
+from ariane_wire import ChannelOptions, TlsContext, server_tls
 
 _TO_ITSELF: Final = ChannelOptions(receive_octets_max=-1)
 """The console shows messages of any size, and admin has made the answer itself."""
@@ -133,3 +133,50 @@ def console_hosts(settings: ConsoleSettings, address: Address) -> set[str]:
     origin = urlsplit(settings.console_origin).hostname
     named = (origin,) if origin else ()
     return {"127.0.0.1", "localhost", "[::1]", *own, *named, *settings.console_hosts}
+
+
+class ConsoleTls:
+    """The context for connections of browsers; files are read again when they change.
+
+    Args:
+        tls: That of the process, whose certificate is shown unless there is one of its own.
+        certificate: One that browsers trust, PEM.
+        key: Its private key.
+
+    Raises:
+        StartRefused: A file cannot be read, or is none.
+    """
+
+    def __init__(self, tls: ServiceTls, certificate: Path | None, key: Path | None) -> None:
+        files = tls.files
+        self._certificate = certificate or files.certificate
+        self._key = key or files.key
+        self._users = files.users
+        self._oldest = files.oldest
+        self._state: tuple[tuple[int, int], ...] = ()
+        try:
+            self._context = self._read()
+        except (OSError, ValueError) as error:
+            raise StartRefused(f"console_certificate: {error}") from None
+
+    def context(self) -> TlsContext:
+        """The context of the next connection."""
+        try:
+            if self._seen() != self._state:
+                self._context = self._read()
+        except (OSError, ValueError) as error:
+            _log.warning("console_certificate_not_read", cause=str(error))
+        return self._context
+
+    def _seen(self) -> tuple[tuple[int, int], ...]:
+        files = (self._certificate, self._key, *([self._users] if self._users else []))
+        return tuple((each.stat().st_mtime_ns, each.stat().st_ino) for each in files)
+
+    def _read(self) -> TlsContext:
+        state = self._seen()
+        # Only users' authority: a process of the cluster is no visitor.
+        context = server_tls(
+            self._certificate, self._key, client_authorities=self._users, oldest=self._oldest
+        )
+        self._state = state
+        return context

@@ -17,12 +17,10 @@ from ariane.namesrv.v1.route_pb2 import BrokerIdentity
 from ariane_admin.asking.absent_brokers import topics_of_absent
 from ariane_admin.counted import are, counted
 from ariane_admin.doctor import (
-    away_rules,
-    backlog_rules,
     certificate_rules,
+    cluster_rules,
     gateway_rules,
     member_rules,
-    quota_rules,
     replica_rules,
 )
 from ariane_admin.doctor.cluster_facts import ClusterFacts, ProcessFacts
@@ -405,13 +403,11 @@ RULES: Final[Sequence[Callable[[ClusterFacts], Iterable[Finding]]]] = (
     _recoveries,
     _unread_queues,
     _subscription_conflicts,
-    *away_rules.RULES,
+    *cluster_rules.RULES,
     *replica_rules.RULES,
     *certificate_rules.RULES,
     *gateway_rules.RULES,
-    *quota_rules.RULES,
     *member_rules.RULES,
-    *backlog_rules.RULES,
 )
 
 

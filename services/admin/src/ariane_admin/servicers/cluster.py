@@ -138,7 +138,9 @@ class ClusterServicer(ClusterServiceServicer):
         broker = await self._primary(request.broker_name, request.cluster_name)
         done = await broker_maintenance.drain(self._doors, broker)
         return cluster_pb.DrainBrokerResponse(
-            writable=done.broker_writable, topic_count=done.topic_count, not_told=done.not_changed
+            writable=done.broker_writable,
+            topic_count=done.topic_count,
+            name_server_failures=done.name_server_failures,
         )
 
     async def RestoreBroker(
@@ -148,7 +150,9 @@ class ClusterServicer(ClusterServiceServicer):
         broker = await self._primary(request.broker_name, request.cluster_name)
         done = await broker_maintenance.restore(self._doors, broker)
         return cluster_pb.RestoreBrokerResponse(
-            writable=done.broker_writable, topic_count=done.topic_count, not_told=done.not_changed
+            writable=done.broker_writable,
+            topic_count=done.topic_count,
+            name_server_failures=done.name_server_failures,
         )
 
     async def CleanBroker(
@@ -170,12 +174,12 @@ class ClusterServicer(ClusterServiceServicer):
             self._doors,
             request.broker_name,
             cluster_name=request.cluster_name,
-            only_tell=request.validate_only,
+            validate_only=request.validate_only,
         )
         return cluster_pb.ForgetBrokerResponse(
             topic_count=done.topic_count,
             leave_time=timestamp_of(done.left),
-            not_told=done.not_told,
+            name_server_failures=done.name_server_failures,
         )
 
     async def DiagnoseCluster(

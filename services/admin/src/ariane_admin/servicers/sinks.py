@@ -70,7 +70,7 @@ class SinkServicer(SinkServiceServicer):
             home=moved.target,
             previous_home_answered=moved.home_answered,
             batch_id=moved.batch_id,
-            not_told=moved.not_told,
+            unnotified_broker_names=moved.unnotified_broker_names,
         )
 
     async def DeleteSink(
@@ -104,5 +104,5 @@ def _sink_of(sink: SinkReport) -> sink_pb.ClusterSink:
         broker_names=sink.broker_names,
         staged_bytes_by_broker=sink.staged_bytes_by_broker,
         prepared_batch_ids=sink.prepared_batch_ids,
-        untold_broker_names=sink.untold_broker_names,
+        unnotified_broker_names=sink.unnotified_broker_names,
     )

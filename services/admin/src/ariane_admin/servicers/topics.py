@@ -177,12 +177,12 @@ class TopicServicer(TopicServiceServicer):
         ]
         failed = {each.broker_name for each in outcomes if each.HasField("error")}
         asked = {broker.broker_name for broker in brokers}
-        not_told = []
+        failures = []
         if not carriers - (asked - failed):
-            not_told = await self._forget_order(name, order)
+            failures = await self._forget_order(name, order)
         if not outcomes:
             raise topic_not_found(name)
-        return topic_pb.DeleteTopicResponse(outcomes=outcomes, not_told=not_told)
+        return topic_pb.DeleteTopicResponse(outcomes=outcomes, name_server_failures=failures)
 
     async def PurgeTopic(
         self, request: topic_pb.PurgeTopicRequest, context: _Context

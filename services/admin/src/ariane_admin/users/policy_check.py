@@ -1,14 +1,21 @@
-"""The rules for users, roles and entries, as operators write them."""
+"""The rules for users, roles, entries and credentials, as operators write them."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from secrets import token_hex
 from typing import Final
 
+from ariane.admin.v1.user_service_pb2 import (
+    CREDENTIAL_KIND_ROCKETMQ_KEY,
+    CREDENTIAL_KIND_SIGNING_KEY,
+    Credential,
+)
 from ariane.common.v1 import access_pb2 as access
 from ariane.common.v1 import access_rules_pb2 as rules
 from ariane_servicekit import field_invalid
+from ariane_servicekit.security.identity.logins import CREDENTIAL_ID, KEY_BYTES
 from ariane_servicekit.security.rights.explained import network_of
 
 ENTRIES_MAX: Final = 1000
@@ -143,3 +150,49 @@ def _check_pattern(path: str, entry: rules.AccessEntry) -> None:
         raise field_invalid(f"{path}.pattern", "must be any, literal or prefix")
     if not 0 < len(entry.name) <= _PATTERN_NAME_MAX or not entry.name.isprintable():
         raise field_invalid(f"{path}.name", f"must be 1 to {_PATTERN_NAME_MAX} printed characters")
+
+
+DRAWN_BYTES: Final = 8
+
+
+SECRET_LENGTH_MAX: Final = 256
+
+
+def checked_credential(wanted: Credential, secret: str) -> Credential:
+    """Return a credential as it is kept; the id of a signing key is drawn if it has none.
+
+    Args:
+        wanted: The credential.
+        secret: Of a RocketMQ key; empty for others.
+
+    Raises:
+        ServiceError: FIELD_INVALID.
+    """
+    is_rocketmq_key = wanted.kind == CREDENTIAL_KIND_ROCKETMQ_KEY
+    if not is_rocketmq_key and wanted.kind != CREDENTIAL_KIND_SIGNING_KEY:
+        raise field_invalid("credential.kind", "must be one that there is")
+    credential_id = wanted.credential_id
+    if not credential_id and not is_rocketmq_key:
+        credential_id = token_hex(DRAWN_BYTES)
+    if CREDENTIAL_ID.fullmatch(credential_id) is None:
+        raise field_invalid(
+            "credential.credential_id", "must be 1 to 64 letters, digits, '_' or '-'", credential_id
+        )
+    if is_rocketmq_key:
+        _check_secret(secret, wanted.public_key)
+    elif len(wanted.public_key) != KEY_BYTES or secret:
+        raise field_invalid("credential.public_key", f"must have {KEY_BYTES} bytes: Ed25519")
+    return Credential(
+        credential_id=credential_id,
+        kind=wanted.kind,
+        public_key=wanted.public_key,
+        description=check_description(wanted.description),
+    )
+
+
+def _check_secret(secret: str, public_key: bytes) -> None:
+    # The text never has the secret: it would be in logs.
+    if public_key:
+        raise field_invalid("credential.public_key", "must be empty: a RocketMQ key has none")
+    if not 0 < len(secret) <= SECRET_LENGTH_MAX or not secret.isprintable():
+        raise field_invalid("secret", f"must be 1 to {SECRET_LENGTH_MAX} printed characters")

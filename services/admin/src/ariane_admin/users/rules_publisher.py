@@ -132,13 +132,13 @@ class RulesPublisher:
         found = set(await self._processes())
         for address in found - self._streams.keys():
             self._streams[address] = asyncio.create_task(
-                self._tell(address), name=f"rules-{address}"
+                self._push(address), name=f"rules-{address}"
             )
         for address in self._streams.keys() - found:
             self._streams.pop(address).cancel()
             self._absurd.discard(address)
 
-    async def _tell(self, address: str) -> None:
+    async def _push(self, address: str) -> None:
         """Tell a process for as long as it is there."""
         async with open_channel(address) as channel:
             while True:

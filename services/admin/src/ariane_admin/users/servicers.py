@@ -16,7 +16,6 @@ from ariane.admin.v1.user_service_pb2_grpc import UserServiceServicer
 from ariane.common.v1 import access_rules_pb2 as rules
 from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane_admin.servicers.times import milliseconds_in
-from ariane_admin.users.credential_check import checked_credential
 from ariane_admin.users.credential_store import CredentialStore
 from ariane_admin.users.giving import check_given, check_may_touch
 from ariane_admin.users.policy_check import (
@@ -27,6 +26,7 @@ from ariane_admin.users.policy_check import (
     check_roles,
     check_subject,
     check_user_name,
+    checked_credential,
 )
 from ariane_admin.users.processes import AskedProcesses
 from ariane_admin.users.store import UserStore

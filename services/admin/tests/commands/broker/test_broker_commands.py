@@ -42,7 +42,7 @@ def test_drain_and_restore(ariane, ariane_json, lines):
     ariane("broker", "drain", "broker-b", status=ExitStatus.USAGE)
     done = ariane_json("broker", "drain", "broker-b", "--yes")
     try:
-        assert (done["writable"], done["not_told"]) == (False, [])
+        assert (done["writable"], done["name_server_failures"]) == (False, [])
         assert done["topics"] >= 1
         ariane("produce", "b-drained", lines(*"abcdefgh"))
         queues = ariane_json("topic", "show", "b-drained")

@@ -94,7 +94,7 @@ def test_a_broker_that_has_left_for_good_is_forgotten(admin_beside, ariane, aria
 
     go(second)
     told = ariane_json("broker", "forget", "broker-gone", "--dry-run")
-    assert (told["topics"], told["not_told"], told["dry_run"]) == (2, [], True)
+    assert (told["topics"], told["name_server_failures"], told["dry_run"]) == (2, [], True)
     assert datetime.fromisoformat(told["left"]) <= datetime.now(UTC)
     assert away(first) == away(second) == ["broker-gone"]
     told = ariane_json("broker", "forget", "broker-gone", "--yes")

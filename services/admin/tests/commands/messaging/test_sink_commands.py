@@ -113,7 +113,7 @@ def test_prepared_batches_and_brokers_that_were_not_notified_are_shown(
     assert (row["home"], row["state"]) == ("broker-z", "home does not answer")
     assert row["prepared"] == {"broker-a": 4}
     assert row["staged_by_broker"] == {"broker-a": row["staged_bytes"]}
-    assert (row["untold"], row["staged_rows"]) == ([], 1)
+    assert (row["unnotified"], row["staged_rows"]) == ([], 1)
     # Its rows may be committed: only a home can say.
     error = ariane("sink", "delete", name, "--yes", status=ExitStatus.UNREACHABLE)
     assert "its home has not decided it" in error

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ariane_broker.clients.deaths.client_work import ClientWork
-from ariane_broker.clients.membership import Membership
+from ariane_broker.clients.members.membership import Membership
 from ariane_broker.clients.outbox import Outbox
 from ariane_broker.clients.queue_hold import QueueHold
 from ariane_servicekit.security.caller import Caller
@@ -45,7 +45,7 @@ class AttachedClient:
     """How much its memberships say; see ``Membership.weight``."""
     work: ClientWork = field(default_factory=ClientWork)
     """The messages that it has in work."""
-    has_said_goodbye: bool = False
+    has_left: bool = False
     """Whether its goodbye has come. A stream that ends without one may be that of a dead client."""
     incarnation: str = ""
     """Made anew at each start of the client; perhaps empty."""

@@ -8,7 +8,7 @@ from typing import Final
 from ariane_broker.clients.attached_client import AttachedClient, Hello
 from ariane_broker.clients.client_id import check_client_id
 from ariane_broker.clients.client_table import ClientTable
-from ariane_broker.clients.membership import ConsumeModel, Membership
+from ariane_broker.clients.members.membership import ConsumeModel, Membership
 from ariane_broker.clients.outbox import Outbox
 from ariane_broker.errors.public_errors import broker_draining, clients_too_heavy
 from ariane_broker.filters.filter import check_filter

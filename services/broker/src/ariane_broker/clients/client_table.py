@@ -11,13 +11,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from ariane_broker.clients.absent_members import AbsentMember, AbsentMembers
 from ariane_broker.clients.attached_client import AttachedClient, Hello
-from ariane_broker.clients.members_by_group import MembersByGroup, put
-from ariane_broker.clients.membership import ConsumeModel, Membership
+from ariane_broker.clients.members.absent_members import AbsentMember, AbsentMembers
+from ariane_broker.clients.members.members_by_group import MembersByGroup, put
+from ariane_broker.clients.members.membership import ConsumeModel, Membership
+from ariane_broker.clients.members.unattached_receivers import UnattachedReceivers
 from ariane_broker.clients.outbox import MembershipChanged, Notice, Outbox
 from ariane_broker.clients.subscription import Subscription
-from ariane_broker.clients.unattached_receivers import UnattachedReceivers
 from ariane_broker.errors.public_errors import client_id_taken, subscription_conflict
 from ariane_broker.filters.expression import ALL_MESSAGES, FilterExpression
 from ariane_record.names import retry_topic

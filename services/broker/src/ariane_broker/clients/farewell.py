@@ -19,7 +19,7 @@ from typing import Final
 
 from ariane_broker.clients.attached_client import AttachedClient
 from ariane_broker.clients.client_table import ClientTable
-from ariane_broker.clients.membership import ConsumeModel
+from ariane_broker.clients.members.membership import ConsumeModel
 from ariane_broker.clients.outbox import BrokerDraining
 from ariane_servicekit import get_logger
 
@@ -39,8 +39,8 @@ class Farewell:
         self._awaited: set[str] = set()
         self._answered = asyncio.Event()
 
-    async def say(self) -> None:
-        """Tell all clients, and wait until members have stored their offsets, or too long."""
+    async def notify(self) -> None:
+        """Notify all clients, and wait until members have stored their offsets, or too long."""
         self._awaited = {each.client_id for each in self._table.walk() if _keeps_offsets(each)}
         self._answered.clear()
         self._table.notify_all(BrokerDraining(self._grace_seconds))

@@ -16,7 +16,7 @@ from ariane_broker.clients.client_admission import ClientAdmission
 from ariane_broker.clients.client_id import check_client_id
 from ariane_broker.clients.client_questions import ClientQuestions
 from ariane_broker.clients.client_table import ClientTable
-from ariane_broker.clients.membership import ConsumeModel, Membership
+from ariane_broker.clients.members.membership import ConsumeModel, Membership
 from ariane_broker.clients.outbox import (
     ClientStateAsked,
     ConsumptionAsked,

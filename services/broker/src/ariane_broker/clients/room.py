@@ -14,8 +14,8 @@ from ariane_broker.clients.client_questions import ClientQuestions
 from ariane_broker.clients.client_table import ClientTable, Conflict
 from ariane_broker.clients.deaths.vanished_members import VanishedMembers
 from ariane_broker.clients.farewell import Farewell
+from ariane_broker.clients.members.returning_members import ReturningMembers
 from ariane_broker.clients.producers import Producers
-from ariane_broker.clients.returning_members import ReturningMembers
 from ariane_broker.clients.subscription_conflicts import SubscriptionConflicts
 from ariane_broker.consuming.offset_changes import OffsetChanges
 from ariane_broker.consuming.offset_deletion import OffsetDeletion

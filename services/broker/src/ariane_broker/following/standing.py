@@ -78,7 +78,8 @@ class OwnStore(NamedTuple):
     """Returns whether a primary has learnt what this log is now. Until then it may count on what an
     earlier process has reported, and take this broker in for that."""
     settle: Callable[[], Awaitable[None]]
-    """Awaited once the set no longer relies on them: the next start need not care."""
+    """Awaited once the set no longer relies on records that may be lost: the next start need not
+    look for them."""
 
 
 class Member(NamedTuple):

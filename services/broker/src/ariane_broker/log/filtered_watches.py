@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
-from ariane_broker.log.telling import Watcher, tell
+from ariane_broker.log.watcher import Watcher, notify_all
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.turn_budget import TurnBudget
 from ariane_storage.disk.cold import IN_MEMORY, BytesCold
@@ -152,7 +152,7 @@ class FilteredWatches:
             one.passes_nothing_before(read.next_queue_offset)
             return read.next_queue_offset >= read.max_queue_offset
         one.seen_to = self._end(queue)
-        tell(tuple(one.watches), queue)
+        notify_all(tuple(one.watches), queue)
         return True
 
     def _end(self, queue: QueueKey) -> int:

@@ -13,7 +13,8 @@ passes (see ``filtered_watches``). A wait also ends when its hold time is over, 
 is interrupted, when the broker stops, and with the call that it belongs to.
 
 Who watches thousands of queues begins with some in each turn of the loop (``watch_also``), and his
-watch ends in as many turns. Where thousands watch a queue, they are told in as many (``telling``).
+watch ends in as many turns. Where thousands watch a queue, they are notified in as many
+(``watcher``).
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from numpy.typing import NDArray
 from ariane_broker.errors.public_errors import held_pulls_exhausted
 from ariane_broker.interest import Interest
 from ariane_broker.log.filtered_watches import FilteredWatches
-from ariane_broker.log.telling import tell
+from ariane_broker.log.watcher import notify_all
 from ariane_broker.queue_key import QueueKey
 from ariane_storage.store import Store
 
@@ -194,7 +195,7 @@ class HeldRequests:
     def wake(self, queue: QueueKey) -> None:
         """Notify all watches on a queue: there may be something for them."""
         self._notify(queue, None)
-        tell(tuple(dict.fromkeys(self.filtered.watches(queue))), queue)
+        notify_all(tuple(dict.fromkeys(self.filtered.watches(queue))), queue)
 
     def arrived(self, queue: QueueKey, tag_codes: Collection[int] | None = None) -> None:
         """Notify the watches on a queue for which it matters that messages arrived in it.
@@ -210,12 +211,12 @@ class HeldRequests:
     def _notify(self, queue: QueueKey, tag_codes: Collection[int] | None) -> None:
         watches = self._watches.get(queue)
         if watches:
-            tell(tuple(watches), queue)
+            notify_all(tuple(watches), queue)
         tagged = self._tagged.get(queue)
         if tagged:
             codes = tagged if tag_codes is None else tagged.keys() & set(tag_codes)
             wanted = dict.fromkeys(chain.from_iterable(tagged[code] for code in codes))
-            tell(tuple(wanted), queue)
+            notify_all(tuple(wanted), queue)
 
     def wake_all(self, queues: Iterable[QueueKey]) -> None:
         """Notify all watches on some queues."""
@@ -260,7 +261,7 @@ def _remove(watches: dict[KeyT, dict[Watch, None]], key: KeyT, watch: Watch) -> 
         watches.pop(key, None)
 
 
-TAGS_TOLD_MAX: Final = 64
+TAGS_PASSED_MAX: Final = 64
 """With more different tags in one row, all watches are notified: some tag will be wanted."""
 
 
@@ -318,7 +319,7 @@ class Arrivals:
                 found.append(None)
                 continue
             codes = tag_codes[begin:end]
-            if count > TAGS_TOLD_MAX:
+            if count > TAGS_PASSED_MAX:
                 codes = np.unique(codes)
-            found.append(codes.tolist() if len(codes) <= TAGS_TOLD_MAX else None)
+            found.append(codes.tolist() if len(codes) <= TAGS_PASSED_MAX else None)
         return found

@@ -42,6 +42,6 @@ def _replication(environment: Environment, rooms: Rooms) -> ReplicationMeasures 
     if primary is None:
         return None
     operations = primary_operations(
-        environment, primary, rooms.state.saved_offsets.save, rooms.clients.farewell.say
+        environment, primary, rooms.state.saved_offsets.save, rooms.clients.farewell.notify
     )
     return ReplicationMeasures(operations.names, operations.status, store)

@@ -134,7 +134,7 @@ def _replication(
     settings, store = environment.settings, log.store
     names = (settings.cluster_name, settings.broker_name)
     operations = primary_operations(
-        environment, primary, state.saved_offsets.save, clients.farewell.say
+        environment, primary, state.saved_offsets.save, clients.farewell.notify
     )
     copies = StateCopies(environment.disk, StoreFiles(settings.store_path).config)
     return {

@@ -4,7 +4,7 @@ This broker decides here, as the home of a query::
 
     prepare   at each other broker with a part: kept from now on until this broker says what happens
     decide    one record here: from now on the batch is committed
-    tell      the other brokers (``batch_telling``); each makes its own part visible
+    notify    the other brokers (``batch_coordinator``); each makes its own part visible
     publish   the part here, once some other broker knows, if there is any
 
 Without other brokers only two of the four remain. ``batch_parts`` is what the other brokers do.
@@ -21,8 +21,8 @@ from weakref import WeakValueDictionary
 
 from ariane_broker.errors.transactions import batch_differs, sink_moved
 from ariane_broker.log.broker_log import BrokerLog
+from ariane_broker.spark_batches.batch_coordinator import BatchCoordinator
 from ariane_broker.spark_batches.batch_publication import BatchPublication
-from ariane_broker.spark_batches.batch_telling import BatchTelling
 from ariane_broker.spark_batches.records.batch_names import (
     check_attempts,
     check_batch,
@@ -59,7 +59,7 @@ class BatchCommits:
     log: BrokerLog
     table: BatchTable
     publication: BatchPublication
-    telling: BatchTelling
+    coordinator: BatchCoordinator
     _: KW_ONLY
     broker_name: str
     """Batches of queries with another home are refused."""
@@ -95,7 +95,7 @@ class BatchCommits:
             contents = contents._replace(decision_id=self.chance.getrandbits(DECISION_BITS) | 1)
             await self._decide(batch, attempts, contents)
             await self.publication.finish(batch.query_id)
-        await self.telling.until_visible(batch, contents, self._others_with_parts(attempts))
+        await self.coordinator.until_visible(batch, contents, self._others_with_parts(attempts))
         await self.log.promised()
         return BatchCommitted(duplicate=False, record_count=count)
 
@@ -127,7 +127,7 @@ class BatchCommits:
 
     def is_promised(self, batch: BatchKey) -> bool:
         """Whether a home may have committed, or may just be committing, what is staged."""
-        return batch in self.table.agreements.prepared or batch in self.telling.undecided
+        return batch in self.table.agreements.prepared or batch in self.coordinator.undecided
 
     def progress_of(self, query_id: str) -> int | None:
         """The last committed batch of a query; None if there is none."""
@@ -140,14 +140,14 @@ class BatchCommits:
         """Prepare the parts elsewhere, and write the record that decides."""
         own = [each for each in attempts if each.broker_name in {"", self.broker_name}]
         named_stages(self.table, batch, own)
-        others = await self.telling.prepare(batch, attempts, contents.decision_id)
+        others = await self.coordinator.prepare(batch, attempts, contents.decision_id)
         try:
             # The wait may have changed anything here.
             self._check_home(batch.query_id)
             offsets = [each.commit_log_offset for each in named_stages(self.table, batch, own)]
-            appended = self.telling.commit(batch, contents, offsets, others)
+            appended = self.coordinator.commit(batch, contents, offsets, others)
         finally:
-            self.telling.undecided.pop(batch, None)
+            self.coordinator.undecided.pop(batch, None)
         # From here on the decision is final: it is confirmed before anybody hears of it.
         await self.log.promised(appended.next_commit_log_offset)
 

@@ -12,8 +12,8 @@ from ariane_broker.errors.transactions import (
     transaction_decided,
 )
 from ariane_broker.log.broker_log import BrokerLog
+from ariane_broker.spark_batches.batch_coordinator import BatchCoordinator
 from ariane_broker.spark_batches.batch_publication import BatchPublication
-from ariane_broker.spark_batches.batch_telling import BatchTelling
 from ariane_broker.spark_batches.records.batch_names import (
     check_attempts,
     check_batch,
@@ -43,7 +43,7 @@ class BatchParts:
     log: BrokerLog
     table: BatchTable
     publication: BatchPublication
-    telling: BatchTelling
+    coordinator: BatchCoordinator
     _: KW_ONLY
     broker_name: str
     """The name of this broker."""
@@ -129,11 +129,13 @@ class BatchParts:
             return False
         try:
             if note.home.broker_name == self.broker_name:
-                fate = await self.telling.fate_of(batch, decision_id)
+                fate = await self.coordinator.fate_of(batch, decision_id)
             else:
-                fate = await self.telling.peers.fate_of(note.home.broker_name, batch, decision_id)
+                fate = await self.coordinator.peers.fate_of(
+                    note.home.broker_name, batch, decision_id
+                )
         except HomeElsewhere as error:
-            self.telling.take_home(batch.query_id, error.home)
+            self.coordinator.take_home(batch.query_id, error.home)
             return False
         return self._follow(batch, decision_id, fate)
 
@@ -161,7 +163,7 @@ class BatchParts:
     def _commit(self, batch: BatchKey, contents: Contents) -> None:
         """Write a decision of the home, with the part of the batch that is prepared under it."""
         parts = self.table.agreements.prepared.get(batch, {})
-        self.telling.commit(batch, contents, parts.get(contents.decision_id, ()))
+        self.coordinator.commit(batch, contents, parts.get(contents.decision_id, ()))
 
     def _knows(self, batch: BatchKey, decision_id: int) -> bool:
         """Whether a decision is kept here, and what was prepared under it is not waiting."""
@@ -177,4 +179,4 @@ class BatchParts:
         note = self.table.homes.get(query_id)
         if note is not None and home.term < note.home.term:
             raise sink_moved(query_id, note.home.broker_name, note.home.move_count)
-        self.telling.take_home(query_id, home)
+        self.coordinator.take_home(query_id, home)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ariane_broker.delay.parking import Parking
 from ariane_broker.log.broker_log import BrokerLog
-from ariane_broker.spark_batches.batch_telling import BatchTelling
+from ariane_broker.spark_batches.batch_coordinator import BatchCoordinator
 from ariane_broker.spark_batches.records.batch_progress import Publication
 from ariane_broker.spark_batches.records.batch_records import (
     BatchEvent,
@@ -62,12 +62,12 @@ class BatchPublication:
         table: BatchTable,
         find_topic: Callable[[str], TopicConfig | None],
         parking: Parking,
-        telling: BatchTelling,
+        coordinator: BatchCoordinator,
         *,
         clock: Clock,
     ) -> None:
         """``clock`` paces turns without a waiting call."""
-        self._telling = telling
+        self._coordinator = coordinator
         self._log = log
         self._table = table
         self._find_topic = find_topic
@@ -95,7 +95,7 @@ class BatchPublication:
         await finished
 
     async def turn(self) -> None:
-        """Tell of all committed batches, and publish them, in order for each query."""
+        """Notify others of all committed batches, and publish them, in order for each query."""
         batches = (*self._table.publications, *self._table.agreements.owed)
         # A silent broker of one query delays no other.
         turns = map(self._turn_of, {batch.query_id for batch in batches})
@@ -103,14 +103,14 @@ class BatchPublication:
         for failure in filter(None, ended):
             raise failure
         for query_id in [query_id for query_id in self._waiting if not self._is_open(query_id)]:
-            self._tell(query_id, None)
+            self._settle(query_id, None)
 
     async def _turn_of(self, query_id: str) -> None:
         try:
-            await self._telling.tell(query_id)
+            await self._coordinator.notify(query_id)
         except (StorageError, ServicekitError) as error:
-            _log.warning("decision_not_told", query_id=query_id, cause=str(error))
-            self._tell(query_id, error)
+            _log.warning("decision_not_known_elsewhere", query_id=query_id, cause=str(error))
+            self._settle(query_id, error)
             return
         batches = [batch for batch in self._table.publications if batch.query_id == query_id]
         for batch in sorted(batches):
@@ -120,7 +120,7 @@ class BatchPublication:
             damage = self._failures.get(batch)
             if damage is not None:
                 # It stays so until the next start: nothing is read again and again.
-                self._tell(query_id, damage)
+                self._settle(query_id, damage)
                 return
             try:
                 await self._publish(self._table.publications[batch])
@@ -132,11 +132,11 @@ class BatchPublication:
                     batch_id=batch.batch_id,
                     cause=str(error),
                 )
-                self._tell(query_id, error)
+                self._settle(query_id, error)
                 return
             except (StorageError, ServicekitError, OSError) as error:
                 _log.warning("publication_failed", query_id=query_id, cause=str(error))
-                self._tell(query_id, error)
+                self._settle(query_id, error)
                 return
 
     def _is_open(self, query_id: str) -> bool:
@@ -159,7 +159,7 @@ class BatchPublication:
         for batch in batches:
             self._failures.pop(batch, None)
 
-    def _tell(self, query_id: str, error: Exception | None) -> None:
+    def _settle(self, query_id: str, error: Exception | None) -> None:
         for finished in self._waiting.pop(query_id, ()):
             if finished.done():
                 continue

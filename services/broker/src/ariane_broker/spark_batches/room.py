@@ -10,10 +10,10 @@ from ariane_broker.delay.room import DelayRoom
 from ariane_broker.environment import Environment
 from ariane_broker.log.room import LogRoom
 from ariane_broker.spark_batches.batch_commits import BatchCommits
+from ariane_broker.spark_batches.batch_coordinator import BatchCoordinator
 from ariane_broker.spark_batches.batch_parts import BatchParts
 from ariane_broker.spark_batches.batch_publication import BatchPublication
 from ariane_broker.spark_batches.batch_staging import BatchStaging
-from ariane_broker.spark_batches.batch_telling import BatchTelling
 from ariane_broker.spark_batches.batch_upkeep import BatchUpkeep
 from ariane_broker.spark_batches.records.batch_table import BatchTable
 from ariane_broker.spark_batches.sink_peers import SinkPeers
@@ -51,9 +51,9 @@ def spark_batches_room(
     log.log_states.keep(table, "config/batchTransactions.json")
     log.keeping.keep_needed(lambda: table.needed_from)
     name, now_ms = settings.broker_name, clock.now_ms
-    telling = BatchTelling(broker_log, table, peers, broker_name=name, now_ms=now_ms)
+    coordinator = BatchCoordinator(broker_log, table, peers, broker_name=name, now_ms=now_ms)
     publication = BatchPublication(
-        broker_log, table, state.topics.find, delay.parking, telling, clock=clock
+        broker_log, table, state.topics.find, delay.parking, coordinator, clock=clock
     )
     staging = BatchStaging(
         broker_log,
@@ -68,12 +68,12 @@ def spark_batches_room(
         broker_log,
         table,
         publication,
-        telling,
+        coordinator,
         broker_name=name,
         now_ms=now_ms,
         chance=environment.chance,
     )
-    parts = BatchParts(broker_log, table, publication, telling, broker_name=name, now_ms=now_ms)
+    parts = BatchParts(broker_log, table, publication, coordinator, broker_name=name, now_ms=now_ms)
     upkeep = BatchUpkeep(
         broker_log,
         table,

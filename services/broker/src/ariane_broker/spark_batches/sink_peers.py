@@ -1,4 +1,4 @@
-"""The other brokers of a query, as this one asks and tells them."""
+"""The other brokers of a query, as this one asks and notifies them."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ class SinkReport:
     """Why its publication has stopped; empty if it has not."""
     prepared_id: int | None
     """The batch that waits here for the word of its home; None: none."""
-    untold: Sequence[str]
+    unnotified: Sequence[str]
     """Brokers with parts of batches that are committed here, and that do not know."""
 
 
@@ -197,7 +197,9 @@ class Sinks:
             for name in sorted(others):
                 asked.add(name)
                 try:
-                    found = await self.parts.telling.peers.note_home(name, query_id, topic, home)
+                    found = await self.parts.coordinator.peers.note_home(
+                        name, query_id, topic, home
+                    )
                 except (PeerGone, HomeElsewhere) as error:
                     raise peer_silent(name, str(error)) from error
                 if found.term > home.term:
@@ -218,7 +220,7 @@ class Sinks:
         for batch in self.table.agreements.prepared_of(query_id):
             if not await self.parts.settle(batch, forgotten_is_settled=True):
                 raise batch_undecided(*batch)
-        for name in sorted(await self.parts.telling.tell(query_id)):
+        for name in sorted(await self.parts.coordinator.notify(query_id)):
             raise peer_silent(name, "it has a part of a committed batch and does not know")
         staged = await in_turns(self._staged({query_id}))
         if not self.table.knows(query_id):
@@ -289,7 +291,7 @@ class Sinks:
             publishing=any(batch.query_id == query_id for batch in table.publications),
             failure=self.publication.failure_of(failures[0]) if failures else "",
             prepared_id=next((key[1] for key in table.agreements.prepared_of(query_id)), None),
-            untold=sorted(table.agreements.untold_of(query_id)),
+            unnotified=sorted(table.agreements.unnotified_of(query_id)),
         )
 
     def _left_of(self, batch: BatchKey) -> int:

@@ -32,7 +32,7 @@ from ariane_record.counted import counted
 from ariane_servicekit import StartRefused, at_once, get_logger
 from ariane_storage.errors import StateFileDamaged
 
-CHANGES_TOLD_MAX: Final = 8
+CHANGES_SHOWN_MAX: Final = 8
 """The number of consumer offsets that are reported one by one when they are set back."""
 
 _log = get_logger(__name__)
@@ -154,9 +154,9 @@ class BrokerState:
             losses = "; ".join(
                 f"group {place.consumer_group}, topic {place.queue.topic}, queue "
                 f"{place.queue.queue_id}: {place.consumer_offset} to {kept}"
-                for place, kept in changes[:CHANGES_TOLD_MAX]
+                for place, kept in changes[:CHANGES_SHOWN_MAX]
             )
-            more = len(changes) - CHANGES_TOLD_MAX
+            more = len(changes) - CHANGES_SHOWN_MAX
             self._found(
                 f"{counted(len(changes), 'consumer offset')} lay outside of their queues: beyond "
                 "the end, whose last messages were lost, or below 0; they were set to the end or "

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Collection, Mapping
 from contextlib import suppress
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar, cast
 
@@ -32,6 +32,8 @@ from ariane.broker.v1.pull_service_pb2 import (
     PullMessagesResponse,
     PullRecordsRequest,
     PullRecordsResponse,
+    QueueMessages,
+    QueueRecords,
     StreamPullsRequest,
     StreamPullsResponse,
 )
@@ -39,11 +41,11 @@ from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane.common.v1.subscription_pb2 import FILTER_KIND_UPLOADED
 from ariane_filter.catalogue.filter_version import parse_filter_version
 from ariane_filter.pulling.broker_link import BrokerLink
-from ariane_filter.pulling.plain import as_records, plain_selection
 from ariane_filter.pulling.selection import selected
 from ariane_filter.running.running_filter import RunningFilter
 from ariane_filter.running.running_filters import RunningFilters
 from ariane_record import IllegalName, check_group_name
+from ariane_record.decoding.columns import decode_columns
 from ariane_servicekit import AnswerBudget, AnswerLease, ServiceError, first_request
 
 Filters: TypeAlias = Mapping[str, RunningFilter]
@@ -296,3 +298,60 @@ def _to_broker(request: PullT) -> PullT:
     if isinstance(asked, PullRecordsRequest):
         asked.projection = PULL_PROJECTION_RECORDS
     return asked
+
+
+_SIZE: Final = np.dtype("<i4")
+
+
+def as_records(request: PullMessagesRequest) -> PullRecordsRequest:
+    """The equivalent pull of packed records."""
+    return PullRecordsRequest(
+        consumer_group=request.consumer_group,
+        client_id=request.client_id,
+        positions=request.positions,
+        subscriptions=request.subscriptions,
+        record_count_max=request.message_count_max,
+        size_bytes_max=request.size_bytes_max,
+        hold_duration=request.hold_duration if request.HasField("hold_duration") else None,
+    )
+
+
+def plain_selection(
+    chosen: PullRecordsResponse, everything: PullMessagesResponse, topics: Collection[str]
+) -> PullMessagesResponse:
+    """The plain messages of selected records.
+
+    Args:
+        chosen: The records that filters have selected.
+        everything: The same positions as plain messages, with nothing left out.
+        topics: Topics with an uploaded filter; others are unchanged.
+    """
+    plain = {(queue.topic, queue.queue_id): queue for queue in everything.queues}
+    queues = [queue for queue in everything.queues if queue.topic not in topics]
+    for records in chosen.queues:
+        if records.topic in topics:
+            found = plain.get((records.topic, records.queue_id))
+            queues += [] if found is None and records.records else [_queue(records, found)]
+    return PullMessagesResponse(queues=queues)
+
+
+def _queue(records: QueueRecords, found: QueueMessages | None) -> QueueMessages:
+    queue = QueueMessages(
+        topic=records.topic,
+        queue_id=records.queue_id,
+        error=records.error if records.HasField("error") else None,
+        next_queue_offset=records.next_queue_offset,
+        min_queue_offset=records.min_queue_offset,
+        max_queue_offset=records.max_queue_offset,
+        log_epoch=records.log_epoch,
+        lost=records.lost,
+    )
+    if records.records and not records.HasField("error") and found is not None:
+        sizes = np.frombuffer(records.record_sizes, _SIZE)
+        wanted = frozenset(decode_columns(records.records, sizes).queue_offset.tolist())
+        queue.messages.extend(
+            each for each in found.messages if each.position.queue_offset in wanted
+        )
+        # Fewer plain messages may fit into an answer; the next pull gets the others.
+        queue.next_queue_offset = min(records.next_queue_offset, found.next_queue_offset)
+    return queue

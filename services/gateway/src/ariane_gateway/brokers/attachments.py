@@ -122,7 +122,7 @@ class Attachments:
         """Answer a broker how a transaction ended."""
         outcome = TRANSACTION_OUTCOME_COMMIT if commit else TRANSACTION_OUTCOME_ROLLBACK
         answer = TransactionAnswer(transaction_id=transaction_id, outcome=outcome)
-        self._say(broker_name, AttachRequest(transaction_answer=answer, client_id=client_id))
+        self._send_to(broker_name, AttachRequest(transaction_answer=answer, client_id=client_id))
 
     def state(
         self,
@@ -153,7 +153,7 @@ class Attachments:
         if stacks:
             frames = stacks[:STACKS_LENGTH_MAX].splitlines()
             state.stacks.append(ClientStack(name="", is_thread=True, frames=frames))
-        self._say(broker_name, AttachRequest(state=state, client_id=client_id))
+        self._send_to(broker_name, AttachRequest(state=state, client_id=client_id))
 
     def consumed(
         self,
@@ -171,14 +171,14 @@ class Attachments:
         answer = ConsumeAnswer(
             question_id=question_id, outcome=outcome, cause=cause[:WORD_LENGTH_MAX]
         )
-        self._say(broker_name, AttachRequest(consume_answer=answer, client_id=client_id))
+        self._send_to(broker_name, AttachRequest(consume_answer=answer, client_id=client_id))
 
     def _send(self, clients: RelayedClients) -> None:
         request = AttachRequest(relayed_clients=clients)
         for attachment in self._attachments.values():
             attachment.send(request)
 
-    def _say(self, broker_name: str, request: AttachRequest) -> None:
+    def _send_to(self, broker_name: str, request: AttachRequest) -> None:
         attachment = self._attachments.get(broker_name)
         if attachment is not None:
             attachment.send(request)
@@ -198,7 +198,9 @@ class Attachments:
     def _take_notice(self, broker_name: str, response: AttachResponse) -> None:
         if response.WhichOneof("content") == "accepted":
             for part in _parts(map(_relayed, self._everybody()), RelayedClient.ByteSize):
-                self._say(broker_name, AttachRequest(relayed_clients=RelayedClients(present=part)))
+                self._send_to(
+                    broker_name, AttachRequest(relayed_clients=RelayedClients(present=part))
+                )
             return
         question = question_of(broker_name, response)
         if question is not None:

@@ -70,11 +70,11 @@ class Commands:
             if asked is not None:
                 stacks = trace.thread_stack_trace
                 refusal = "" if stacks else command.status.message or "the client says nothing"
-                self._tell_state(asked, stacks=stacks, refusal=refusal)
+                self._answer_state(asked, stacks=stacks, refusal=refusal)
         elif kind == "verify_message_result":
             asked = self._take(client_id, command.verify_message_result.nonce, Consume)
             if asked is not None:
-                self._tell_consumed(asked, command.status.code, command.status.message)
+                self._answer_consumed(asked, command.status.code, command.status.message)
 
     def ended(self, transaction: TransactionHandle, *, commit: bool) -> None:
         """A client has ended a transaction: the broker that asked about it need not wait."""
@@ -84,7 +84,7 @@ class Commands:
                 transaction.broker_name, asked.client_id, transaction.unique_id, commit=commit
             )
 
-    def say_goodbye(self) -> None:
+    def ask_to_reconnect(self) -> None:
         """Have all clients connect anew; few do what they are told."""
         for portrait in list(self._clients.portraits()):
             client = self._clients.find(portrait.client_id)
@@ -116,7 +116,7 @@ class Commands:
             asked = _Asked(
                 WhatState, question.broker_name, question.client_id, question.question_id
             )
-            self._tell_state(asked, client=client)
+            self._answer_state(asked, client=client)
             return None
         self._remember(nonce, question, question.question_id)
         return TelemetryCommand(
@@ -136,7 +136,7 @@ class Commands:
         del self._open[name]
         return asked if asked.kind is kind else None
 
-    def _tell_state(
+    def _answer_state(
         self, asked: _Asked, *, client: GatewayClient | None = None, **stacks: Any
     ) -> None:
         client = client or self._clients.find(asked.client_id)
@@ -153,7 +153,7 @@ class Commands:
             asked.broker_name, asked.client_id, asked.question_id, facts, **stacks
         )
 
-    def _tell_consumed(self, asked: _Asked, code: Code.ValueType, text: str) -> None:
+    def _answer_consumed(self, asked: _Asked, code: Code.ValueType, text: str) -> None:
         consumed = {Code.OK: True, Code.FAILED_TO_CONSUME_MESSAGE: False}.get(code)
         self.attachments.consumed(
             asked.broker_name,

@@ -7,11 +7,19 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Any, Final
 
+from google.protobuf.duration_pb2 import Duration
 from grpc import aio
 
-from apache.rocketmq.v2.definition_pb2 import Code, Settings
+from apache.rocketmq.v2.definition_pb2 import (
+    Code,
+    CustomizedBackoff,
+    ExponentialBackoff,
+    Metric,
+    RetryPolicy,
+    Settings,
+)
 from apache.rocketmq.v2.service_pb2 import TelemetryCommand
-from ariane_gateway.brokers.group_calls import GroupCalls
+from ariane_gateway.brokers.group_calls import GroupCalls, GroupRules
 from ariane_gateway.clients.client import GatewayClient
 from ariane_gateway.clients.client_table import ClientTable
 from ariane_gateway.patience import once_answered
@@ -20,7 +28,6 @@ from ariane_gateway.rpc.caller import Caller, group_of, topic_of
 from ariane_gateway.rpc.commands import Commands
 from ariane_gateway.rpc.door import Door
 from ariane_gateway.rpc.filter_wire import wanted_of
-from ariane_gateway.rpc.settings_wire import consumer_settings, producer_settings
 from ariane_gateway.rpc.statuses import OK, Illegal, status_of
 from ariane_servicekit import field_invalid, first_request
 from ariane_wire.server.host_places import host_of
@@ -219,3 +226,55 @@ async def _write(
         if command is not None:
             await context.write(command)
         del command  # Not kept while the next one is awaited.
+
+
+SEND_ATTEMPTS_MAX: Final = 3
+RECEIVE_COUNT: Final = 32
+HOLD_S: Final = 20
+"""How long consumers are to let receives be held, in seconds."""
+
+
+def producer_settings(given: Settings, *, body_bytes_max: int) -> Settings:
+    """The settings of a producer."""
+    settings = _copy_of(given)
+    settings.backoff_policy.CopyFrom(
+        RetryPolicy(
+            max_attempts=SEND_ATTEMPTS_MAX,
+            exponential_backoff=ExponentialBackoff(
+                initial=_duration(0.01), max=_duration(1.0), multiplier=2.0
+            ),
+        )
+    )
+    settings.publishing.max_body_size = body_bytes_max
+    settings.publishing.validate_message_type = True
+    return settings
+
+
+def consumer_settings(given: Settings, rules: GroupRules) -> Settings:
+    """The settings of a consumer."""
+    settings = _copy_of(given)
+    settings.backoff_policy.CopyFrom(
+        RetryPolicy(
+            max_attempts=rules.attempts_max,
+            customized_backoff=CustomizedBackoff(next=map(_duration, rules.delays_s)),
+        )
+    )
+    subscription = settings.subscription
+    subscription.fifo = rules.in_order
+    subscription.receive_batch_size = RECEIVE_COUNT
+    subscription.long_polling_timeout.CopyFrom(_duration(HOLD_S))
+    return settings
+
+
+def _copy_of(given: Settings) -> Settings:
+    settings = Settings()
+    settings.CopyFrom(given)
+    # Some clients apply no settings that say nothing of metrics.
+    settings.metric.CopyFrom(Metric(on=False))
+    return settings
+
+
+def _duration(seconds: float) -> Duration:
+    duration = Duration()
+    duration.FromMilliseconds(round(seconds * 1000))
+    return duration

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
+from collections.abc import Callable
 from dataclasses import asdict
 from datetime import datetime
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -20,8 +24,8 @@ from ariane_pipelines.commands.shared import (
     text_table,
     write_data,
 )
-from ariane_pipelines.commands.user_functions import shipped_function
 from ariane_record.counted import counted
+from ariane_spark.errors import OptionIllegal
 
 if TYPE_CHECKING:
     from ariane_pipelines.redriving import RedrivePlan, RedriveReport
@@ -134,12 +138,12 @@ def redrive(
     check_plan(plan)
     with running_spark("redrive", master) as spark:
         report = send_back(spark, plan)
-    _tell(plan, report, data_format=data_format)
+    _write(plan, report, data_format=data_format)
     if report.failed_count and not dry_run:
         sys.exit(EXIT_FAILED)
 
 
-def _tell(plan: RedrivePlan, report: RedriveReport, *, data_format: str) -> None:
+def _write(plan: RedrivePlan, report: RedriveReport, *, data_format: str) -> None:
     if data_format:
         row = {"group": plan.group, "letter_count": report.letter_count, **asdict(report)}
         write_data(row, data_format)
@@ -151,7 +155,7 @@ def _tell(plan: RedrivePlan, report: RedriveReport, *, data_format: str) -> None
                 [tuple(asdict(reason).values()) for reason in report.reasons[:_ROWS_SHOWN]],
             )
         )
-        _tell_more(len(report.reasons))
+        _write_more(len(report.reasons))
     if report.kept:
         click.echo(
             text_table(
@@ -159,7 +163,7 @@ def _tell(plan: RedrivePlan, report: RedriveReport, *, data_format: str) -> None
                 [tuple(asdict(letter).values()) for letter in report.kept[:_ROWS_SHOWN]],
             )
         )
-        _tell_more(report.dropped_count + report.failed_count)
+        _write_more(report.dropped_count + report.failed_count)
     if report.finished_count:
         letters = counted(report.finished_count, "letter")
         click.echo(f"Sent first, of an interrupted run: {letters}.")
@@ -174,6 +178,42 @@ def _tell(plan: RedrivePlan, report: RedriveReport, *, data_format: str) -> None
     )
 
 
-def _tell_more(count: int) -> None:
+def _write_more(count: int) -> None:
     if count > _ROWS_SHOWN:
         click.echo(f"and {count - _ROWS_SHOWN:,} more\n")
+
+
+def shipped_function(option: str, spec: str | None) -> Callable[..., Any] | None:
+    """The function with a name; its module is sent to the tasks by value.
+
+    The present folder is searched first. Imports of the module are not sent: they must be installed
+    at the tasks, or given to Spark by ``--py-files``.
+
+    Args:
+        option: The option, for errors.
+        spec: ``module:function``; or ``None``.
+
+    Raises:
+        OptionIllegal: There is no such function, or its module cannot be loaded.
+    """
+    if spec is None:
+        return None
+    module_name, colon, name = spec.partition(":")
+    if not (colon and module_name and name):
+        raise OptionIllegal(option, f"{spec!r} is not MODULE:FUNCTION")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        module = importlib.import_module(module_name)
+        function = getattr(module, name)
+    except Exception as error:  # Any error of the user's module.
+        raise OptionIllegal(option, f"{spec}: {' '.join(str(error).split())}") from error
+    if not callable(function):
+        raise OptionIllegal(option, f"{spec} is not a function")
+    from pyspark import cloudpickle  # noqa: PLC0415 - help needs no Spark.
+
+    register: Callable[[ModuleType], None] = cloudpickle.register_pickle_by_value
+    register(module)
+    found: Callable[..., Any] = function
+    return found

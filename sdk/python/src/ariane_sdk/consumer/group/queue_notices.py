@@ -29,7 +29,7 @@ class QueueNotices:
 
     async def gained(self, queues: Sequence[MessageQueue]) -> None:
         """Tell of queues whose first messages have not been pulled yet."""
-        await self._tell(self._on_gained, "on_gained", queues)
+        await self._notify(self._on_gained, "on_gained", queues)
 
     async def lost(self, queues: Sequence[MessageQueue], *, to_other: bool = False) -> None:
         """Tell of queues whose messages in work are finished, and that are not given up yet.
@@ -38,7 +38,7 @@ class QueueNotices:
         """
         now_s = asyncio.get_running_loop().time
         began_s = now_s()
-        await self._tell(self._on_lost, "on_lost", queues)
+        await self._notify(self._on_lost, "on_lost", queues)
         took_s = now_s() - began_s
         if to_other and self._on_lost is not None and took_s > self._handover_s:
             logger.warning(
@@ -48,7 +48,7 @@ class QueueNotices:
                 self._handover_s,
             )
 
-    async def _tell(
+    async def _notify(
         self, notice: QueueNotice | None, name: str, queues: Sequence[MessageQueue]
     ) -> None:
         # The application does not know the group's retry topic.

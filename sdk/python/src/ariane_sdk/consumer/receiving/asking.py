@@ -20,11 +20,11 @@ import asyncio
 import math
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
 from typing import Final, TypeAlias
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from ariane.broker.v1.receive_service_pb2 import ReceiveOrder
 from ariane_sdk.consumer.receiving.fetched import Batch, Fetched
 from ariane_sdk.consumer.receiving.receive_calls import Answer, messages_of
-from ariane_sdk.consumer.receiving.turns import turn_at
 from ariane_sdk.errors import CallError, ClientNotRunning, DeadlinePassed, ServiceUnavailable
 from ariane_sdk.message import ReceivedMessage
 from ariane_sdk.net.timestamps import duration_s
@@ -325,3 +325,28 @@ class Asking:
             found = self._line.get_nowait()
             if not isinstance(found, CallError):
                 self._fetched.keep(found)
+
+
+TURNS: Final = 2
+"""While one answer is read, the broker works on the next request."""
+
+_of_loops: Final[
+    WeakKeyDictionary[asyncio.AbstractEventLoop, WeakValueDictionary[str, asyncio.Semaphore]]
+] = WeakKeyDictionary()
+
+
+def turn_at(address: str) -> asyncio.Semaphore:
+    """The semaphore to hold during a call that the broker answers at once.
+
+    It limits the full answers of one broker on their way to this process. If many consumers of a
+    process asked at once, all answers would arrive in parallel, each slowly: they would need memory
+    for all, and none would be ready. In turns, the first is processed while the next is on its way.
+
+    Shared by all consumers on the running loop. Held calls do not use it: the time of their answer
+    is unknown.
+    """
+    turns = _of_loops.setdefault(asyncio.get_running_loop(), WeakValueDictionary())
+    turn = turns.get(address)
+    if turn is None:
+        turn = turns[address] = asyncio.Semaphore(TURNS)
+    return turn

@@ -28,7 +28,7 @@ class Forgotten:
     left: datetime | None
     """When the broker left, by the first name server that knows it; None if none does."""
 
-    not_told: tuple[str, ...]
+    name_server_failures: tuple[str, ...]
     """Name servers that did not forget it, each with the reason."""
 
 
@@ -42,7 +42,7 @@ class _Knowledge:
 
 
 async def forget(
-    doors: ClusterDoors, broker_name: str, *, cluster_name: str = "", only_tell: bool = False
+    doors: ClusterDoors, broker_name: str, *, cluster_name: str = "", validate_only: bool = False
 ) -> Forgotten:
     """Have all name servers forget a broker that has left.
 
@@ -50,7 +50,7 @@ async def forget(
         doors: The cluster.
         broker_name: The broker.
         cluster_name: Its cluster; empty for brokers of that name in all.
-        only_tell: Tell what would be forgotten, and change nothing.
+        validate_only: Return what would be forgotten, and change nothing.
 
     Raises:
         CallError: BROKER_ALIVE if one of them has it registered; BROKER_NOT_REGISTERED if all
@@ -74,17 +74,17 @@ async def forget(
             reason="BROKER_NOT_REGISTERED",
             metadata={"broker_name": broker_name},
         )
-    if not only_tell:
+    if not validate_only:
         request = ForgetBrokerRequest(broker_name=broker_name, cluster_name=cluster_name)
         done = await asyncio.gather(
-            *(_tell(doors, one.address, request) for one in known if one.away),
+            *(_forget_at(doors, one.address, request) for one in known if one.away),
             return_exceptions=True,
         )
         failures += _sorted_out(done)[1]
     return Forgotten(
         topic_count=max((sum(b.topic_count for b in one.away) for one in known), default=0),
         left=away[0].leave_time.ToDatetime(UTC) if away else None,
-        not_told=tuple(map(str, failures)),
+        name_server_failures=tuple(map(str, failures)),
     )
 
 
@@ -120,7 +120,7 @@ async def _ask(
             return _Knowledge(address, alive, away)
 
 
-async def _tell(doors: ClusterDoors, address: str, request: ForgetBrokerRequest) -> None:
+async def _forget_at(doors: ClusterDoors, address: str, request: ForgetBrokerRequest) -> None:
     await changed_at(f"name server {address}", doors.maintenance(address).ForgetBroker, request)
 
 

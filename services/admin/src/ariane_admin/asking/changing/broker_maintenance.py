@@ -32,7 +32,7 @@ class MaintenanceOutcome:
     topic_count: int
     """Topics whose write permission changed, on the name server with the most."""
 
-    not_changed: tuple[str, ...]
+    name_server_failures: tuple[str, ...]
     """Name servers that did not make the change, each with the reason."""
 
 
@@ -51,17 +51,17 @@ async def drain(doors: ClusterDoors, broker: LiveBroker) -> MaintenanceOutcome:
             )
         ).topic_count
 
-    count, not_changed = await _change_name_servers(doors, wipe)
+    count, failures = await _change_name_servers(doors, wipe)
     try:
         writable = await _set_draining(doors, broker, draining=True)
     except CallError as error:
-        notified_count = len(doors.name_servers) - len(not_changed)
+        notified_count = len(doors.name_servers) - len(failures)
         error.add_note(
             f"{notified_count} of {len(doors.name_servers)} name servers keep producers away from"
             " it nevertheless; ariane broker restore undoes that"
         )
         raise
-    return MaintenanceOutcome(writable, count, not_changed)
+    return MaintenanceOutcome(writable, count, failures)
 
 
 async def restore(doors: ClusterDoors, broker: LiveBroker) -> MaintenanceOutcome:
@@ -73,7 +73,7 @@ async def restore(doors: ClusterDoors, broker: LiveBroker) -> MaintenanceOutcome
     try:
         writable = await _set_draining(doors, broker, draining=False)
     except CallError as error:
-        error.add_note("name servers were not told, and route as before")
+        error.add_note("name servers were not called, and route as before")
         raise
     request = RestoreWritePermissionRequest(broker_name=broker.broker_name)
 
@@ -84,8 +84,8 @@ async def restore(doors: ClusterDoors, broker: LiveBroker) -> MaintenanceOutcome
             )
         ).topic_count
 
-    count, not_changed = await _change_name_servers(doors, give_back)
-    return MaintenanceOutcome(writable, count, not_changed)
+    count, failures = await _change_name_servers(doors, give_back)
+    return MaintenanceOutcome(writable, count, failures)
 
 
 async def wait_consumed(
@@ -116,15 +116,15 @@ async def _change_name_servers(
 ) -> tuple[int, tuple[str, ...]]:
     """Call each name server; return the number of changed topics, and the failures."""
     outcomes = await asyncio.gather(*map(change, doors.name_servers), return_exceptions=True)
-    counts, not_changed = [0], []
+    counts, failures = [0], []
     for outcome in outcomes:
         if isinstance(outcome, CallError):
-            not_changed.append(str(outcome))
+            failures.append(str(outcome))
         elif isinstance(outcome, BaseException):
             raise outcome
         else:
             counts.append(outcome)
-    return max(counts), tuple(not_changed)
+    return max(counts), tuple(failures)
 
 
 async def _set_draining(doors: ClusterDoors, broker: LiveBroker, *, draining: bool) -> bool:

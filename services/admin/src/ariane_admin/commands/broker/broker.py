@@ -205,7 +205,7 @@ def _write(
     outcome: DrainBrokerResponse | RestoreBrokerResponse,
     sentence: str,
 ) -> None:
-    for reason in outcome.not_told:
+    for reason in outcome.name_server_failures:
         say_warning(reason)
     output.done(
         sentence,
@@ -213,12 +213,13 @@ def _write(
             "broker": name,
             "writable": outcome.writable,
             "topics": outcome.topic_count,
-            "not_told": list(outcome.not_told),
+            "name_server_failures": list(outcome.name_server_failures),
         },
     )
-    if outcome.not_told:
+    if outcome.name_server_failures:
         raise CommandFailed(
-            f"not changed at {counted(len(outcome.not_told), 'name server')} that did not answer;"
+            f"not changed at {counted(len(outcome.name_server_failures), 'name server')}"
+            " that did not answer;"
             " repeat the command when all answer",
             ExitStatus.UNREACHABLE,
         )

@@ -46,7 +46,7 @@ def forget(
         confirm(f"Forget broker {name}, and the offsets of groups that only it has?", yes=yes)
     request = ForgetBrokerRequest(broker_name=name, validate_only=dry_run)
     forgotten = changed(name_servers, admin, lambda one: one.cluster.ForgetBroker, request)
-    for reason in forgotten.not_told:
+    for reason in forgotten.name_server_failures:
         say_warning(reason)
     does = "would no longer name" if dry_run else "no longer name"
     output.done(
@@ -55,13 +55,14 @@ def forget(
             "broker": name,
             "topics": forgotten.topic_count,
             "left": moment_text(forgotten, "leave_time"),
-            "not_told": list(forgotten.not_told),
+            "name_server_failures": list(forgotten.name_server_failures),
             "dry_run": dry_run,
         },
     )
-    if forgotten.not_told:
+    if forgotten.name_server_failures:
         raise CommandFailed(
-            f"{counted(len(forgotten.not_told), 'name server')} did not answer and may still name"
+            f"{counted(len(forgotten.name_server_failures), 'name server')} did not answer"
+            " and may still name"
             " it; repeat the command when they answer",
             ExitStatus.UNREACHABLE,
         )

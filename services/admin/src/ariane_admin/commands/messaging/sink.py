@@ -38,8 +38,8 @@ def list_sinks(*, topic: str, name_servers: str, output: Output) -> int:
     The list shows the broker that decides about the batches of each sink (its home), the last
     committed batch with the number of rows, and the rows staged but not committed. The state names
     brokers that have a part of a batch and wait for the word of the home (prepared), and those that
-    do not know yet that a batch is committed (untold). Brokers forget a sink that has not been used
-    for 90 days. The exit status is 3 if a broker does not answer.
+    do not know yet that a batch is committed (not notified). Brokers forget a sink that has not
+    been used for 90 days. The exit status is 3 if a broker does not answer.
 
     \b
     Examples:
@@ -120,7 +120,7 @@ def move(
                 " it, and give --home-is-gone"
             )
         raise
-    for broker_name in moved.not_told:
+    for broker_name in moved.unnotified_broker_names:
         say_warning(f"broker {broker_name} was not notified; the next write does that")
     before = moved.previous_home
     known = (
@@ -213,7 +213,7 @@ def _row(sink: ClusterSink) -> Row:
         "brokers": list(sink.broker_names),
         "staged_by_broker": dict(sink.staged_bytes_by_broker),
         "prepared": dict(sink.prepared_batch_ids),
-        "untold": list(sink.untold_broker_names),
+        "unnotified": list(sink.unnotified_broker_names),
     }
 
 
@@ -222,8 +222,8 @@ def _state(sink: ClusterSink) -> str:
         return "damaged"
     if sink.home and not sink.home_is_live:
         return "home does not answer"
-    if sink.untold_broker_names:
-        return f"untold: {', '.join(sink.untold_broker_names)}"
+    if sink.unnotified_broker_names:
+        return f"not notified: {', '.join(sink.unnotified_broker_names)}"
     if sink.publishing:
         return "publishing"
     return f"prepared: {', '.join(sink.prepared_batch_ids)}" if sink.prepared_batch_ids else "ok"

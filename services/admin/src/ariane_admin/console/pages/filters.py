@@ -28,7 +28,7 @@ from ariane_admin.console.blocks import (
     size,
     to,
 )
-from ariane_admin.console.change import Change, Given
+from ariane_admin.console.changing.change import Change, Given
 from ariane_admin.counted import counted
 
 SECTION: Final = "Filters"

@@ -24,7 +24,7 @@ from ariane_admin.console.blocks import (
     number,
     to,
 )
-from ariane_admin.console.change import Change, Given, NotDone, number_in
+from ariane_admin.console.changing.change import Change, Given, NotDone, number_in
 from ariane_admin.quota_rows import (
     FIGURES,
     QUOTA_COLUMNS,

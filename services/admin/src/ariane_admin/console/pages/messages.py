@@ -34,7 +34,7 @@ from ariane_admin.console.blocks import (
     span,
     to,
 )
-from ariane_admin.console.change import NotDone
+from ariane_admin.console.changing.change import NotDone
 
 SECTION: Final = "Messages"
 SHOWN_BYTES: Final = 120

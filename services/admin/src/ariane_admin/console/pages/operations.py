@@ -34,7 +34,7 @@ from ariane_admin.console.blocks import (
     to,
     yes,
 )
-from ariane_admin.console.broker_forgetting import away_blocks
+from ariane_admin.console.changing.broker_forgetting import away_blocks
 from ariane_admin.console.pages.limits import uses_table
 from ariane_admin.console.pages.replicas import replica_blocks
 from ariane_admin.counted import counted

@@ -11,7 +11,7 @@ from grpc.aio import AioRpcError
 from ariane.admin.v1 import replica_set_service_pb2 as set_pb
 from ariane_admin.console.api import Asker
 from ariane_admin.console.blocks import Block, Cell, Form, Input, Table, number, size, span, to, yes
-from ariane_admin.console.change import Change, Given, number_in
+from ariane_admin.console.changing.change import Change, Given, number_in
 
 SWITCHOVER_S_MAX: Final = 45.0
 """Seconds that a switchover may take: members are asked first, and sends wait for the grace."""

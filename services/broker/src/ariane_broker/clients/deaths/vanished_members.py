@@ -24,7 +24,7 @@ from ariane_broker.clients.attached_client import AttachedClient
 from ariane_broker.clients.client_table import ClientTable
 from ariane_broker.clients.deaths.client_work import ClientWork, GroupQueue
 from ariane_broker.clients.deaths.suspicions import Suspicion, Suspicions
-from ariane_broker.clients.membership import ConsumeModel
+from ariane_broker.clients.members.membership import ConsumeModel
 from ariane_broker.durable.saved_state import SavedState
 from ariane_broker.groups.consumer_offsets import ConsumerOffsets
 from ariane_broker.log.statistics import BrokerStatistics

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 
 from ariane_broker.clients.client_table import ClientTable
-from ariane_broker.clients.membership import ConsumeModel
+from ariane_broker.clients.members.membership import ConsumeModel
 from ariane_broker.errors.receiving import group_owns_queues
 from ariane_broker.filters.filter import filter_for
 from ariane_broker.groups.group_changes import GroupChanges

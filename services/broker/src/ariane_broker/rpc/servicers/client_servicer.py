@@ -17,9 +17,9 @@ from ariane.broker.v1 import client_service_pb2 as client_pb
 from ariane.broker.v1 import queue_lock_pb2 as lock_pb
 from ariane.broker.v1 import topic_producer_pb2 as producer_pb
 from ariane.broker.v1.client_service_pb2_grpc import ClientServiceServicer
-from ariane_broker.clients.absent_members import AbsentMember
 from ariane_broker.clients.attached_client import AttachedClient
 from ariane_broker.clients.client_table import ConflictSide
+from ariane_broker.clients.members.absent_members import AbsentMember
 from ariane_broker.clients.outbox import (
     BrokerDraining,
     ClientStateAsked,
@@ -39,11 +39,12 @@ from ariane_broker.clients.subscription_conflicts import SeenConflict, key_of
 from ariane_broker.consuming.operator_questions import OperatorQuestions
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.rpc.peer_address import host_text, peer_text
-from ariane_broker.rpc.translation.hold_wire import hold_message, holds_of
 from ariane_broker.rpc.translation.question_wire import (
     bounded_answer,
     bounded_state,
     consumption_of,
+    hold_message,
+    holds_of,
 )
 from ariane_broker.rpc.translation.subscription_wire import (
     hello_of,
@@ -303,7 +304,7 @@ class ClientServicer(ClientServiceServicer):
 
     def _let_go(self, client: AttachedClient, listening: asyncio.Task[None]) -> None:
         """Detach a client whose stream ends; a broken stream may mean that the client is dead."""
-        if not (client.has_said_goodbye or _is_refused(listening)):
+        if not (client.has_left or _is_refused(listening)):
             now = self._table.find(client.client_id)
             if now is None or now is client:
                 self._lost.note_lost(client.client_id, client.incarnation)
@@ -336,7 +337,7 @@ class ClientServicer(ClientServiceServicer):
                 elif content == "relayed_clients":
                     await _take_relayed(request.relayed_clients, relayed)
                 elif content == "goodbye":
-                    client.has_said_goodbye = True
+                    client.has_left = True
                 elif content == "hello":
                     raise field_invalid("hello", "must come once")
                 else:

@@ -111,7 +111,7 @@ class SinkServicer(SinkServiceServicer):
         """Return what became of a preparation."""
         batch = BatchKey(request.query_id, request.batch_id)
         check_batch(batch)
-        fate = await self._parts.telling.fate_of(batch, request.decision_id)
+        fate = await self._parts.coordinator.fate_of(batch, request.decision_id)
         committed = None if fate.contents is None else batch_message(batch.batch_id, fate.contents)
         return sink_pb.GetBatchDecisionResponse(decided=fate.decided, batch=committed)
 
@@ -135,5 +135,5 @@ def _sink_message(report: SinkReport) -> sink_pb.Sink:
         publishing=report.publishing,
         failure=report.failure,
         prepared_batch_id=report.prepared_id,
-        untold_broker_names=report.untold,
+        unnotified_broker_names=report.unnotified,
     )

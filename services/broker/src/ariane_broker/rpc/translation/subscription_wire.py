@@ -8,7 +8,7 @@ from typing import Final
 from ariane.broker.v1 import client_service_pb2 as client_pb
 from ariane.common.v1 import subscription_pb2 as subscription_pb
 from ariane_broker.clients.attached_client import Hello
-from ariane_broker.clients.membership import ConsumeModel, Membership
+from ariane_broker.clients.members.membership import ConsumeModel, Membership
 from ariane_broker.clients.subscription import Subscription
 from ariane_broker.filters.expression import ALL_MESSAGES, FilterExpression, FilterLanguage
 from ariane_broker.rpc.translation.wire_time import seconds_of, span_of

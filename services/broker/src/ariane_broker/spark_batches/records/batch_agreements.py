@@ -1,4 +1,4 @@
-"""What brokers of a query agree on: parts that wait for a decision, and decisions to be told."""
+"""What brokers of a query agree on: parts that wait, and decisions that others do not know."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ariane_broker.spark_batches.records.batch_records import BatchKey, Contents
 
 @dataclass(slots=True)
 class Owed:
-    """A decision of this broker that others are to be told."""
+    """A decision of this broker of which others are to be notified."""
 
     contents: Contents
     """The batch."""
-    untold: set[str]
+    unnotified: set[str]
     """Brokers that have a part of it and do not know."""
     witnessed: bool = False
     """Whether some other broker knows. Before that nothing is visible here: if this broker is lost
@@ -25,7 +25,7 @@ class Owed:
 
 
 class BatchAgreements:
-    """Parts that wait, and decisions that are to be told, by batch."""
+    """Parts that wait, and decisions of which others are to be notified, by batch."""
 
     def __init__(self) -> None:
         """Start without any."""
@@ -40,7 +40,7 @@ class BatchAgreements:
         return sorted(batch for batch in self.prepared if batch.query_id == query_id)
 
     def owed_of(self, query_id: str) -> list[BatchKey]:
-        """The batches of a query that others are to be told of, by their ids."""
+        """The batches of a query of which others are to be notified, by their ids."""
         return sorted(batch for batch in self.owed if batch.query_id == query_id)
 
     def prepare(self, batch: BatchKey, decision_id: int, stages: Iterable[int]) -> None:
@@ -60,19 +60,19 @@ class BatchAgreements:
             not each.witnessed for key, each in self.owed.items() if key.query_id == query_id
         )
 
-    def untold_of(self, query_id: str) -> set[str]:
+    def unnotified_of(self, query_id: str) -> set[str]:
         """The brokers that have parts of committed batches and do not know."""
-        owed = (each.untold for key, each in self.owed.items() if key.query_id == query_id)
+        owed = (each.unnotified for key, each in self.owed.items() if key.query_id == query_id)
         return set[str]().union(*owed)
 
-    def told(self, batch: BatchKey, broker_names: Collection[str]) -> None:
+    def notified(self, batch: BatchKey, broker_names: Collection[str]) -> None:
         """Note that brokers know of a decision; without any: that there are no others."""
         owed = self.owed.get(batch)
         if owed is None:
             return
         owed.witnessed = True
-        owed.untold.difference_update(broker_names)
-        if not owed.untold:
+        owed.unnotified.difference_update(broker_names)
+        if not owed.unnotified:
             del self.owed[batch]
 
     def forget(self, query_id: str) -> None:
@@ -91,11 +91,11 @@ class BatchAgreements:
         """Copy everything."""
         prepared, batches = list(self.prepared), list(self.owed)
         parts = list(map(dict.copy, self.prepared.values()))
-        said = list(map(attrgetter("contents", "witnessed"), self.owed.values()))
-        untold = list(map(set, map(attrgetter("untold"), self.owed.values())))
+        known = list(map(attrgetter("contents", "witnessed"), self.owed.values()))
+        unnotified = list(map(set, map(attrgetter("unnotified"), self.owed.values())))
 
         def contents() -> dict[str, Any]:
-            owed = zip(batches, said, untold, strict=True)
+            owed = zip(batches, known, unnotified, strict=True)
             return {
                 "prepared": [
                     [*batch, decision_id, list(stages)]
@@ -115,6 +115,6 @@ class BatchAgreements:
         self.clear()
         for query_id, batch_id, decision_id, stages in contents["prepared"]:
             self.prepare(BatchKey(query_id, batch_id), decision_id, stages)
-        for query_id, batch_id, said, untold, witnessed in contents["owed"]:
-            owed = Owed(Contents(*said), set(untold), witnessed)
+        for query_id, batch_id, decided, unnotified, witnessed in contents["owed"]:
+            owed = Owed(Contents(*decided), set(unnotified), witnessed)
             self.owed[BatchKey(query_id, batch_id)] = owed

@@ -14,7 +14,7 @@ later than the commit.
 
 One broker, the home of the query, decides. The others write ``prepare`` before its commit record,
 and their own commit record when they hear of it, or ``release`` when it never came. The home writes
-``told`` when others have that record, and ``undo`` when another home has decided otherwise.
+``notified`` when others have that record, and ``undo`` when another home has decided otherwise.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class BatchEvent(StrEnum):
     FORGET = "forget"
     PREPARE = "prepare"
     RELEASE = "release"
-    TOLD = "told"
+    NOTIFIED = "notified"
     UNDO = "undo"
 
 

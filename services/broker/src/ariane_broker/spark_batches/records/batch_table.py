@@ -68,7 +68,7 @@ class BatchTable(SnapshotState):
         self.homes: dict[str, HomeNote] = {}
         """The home of each query, if noted."""
         self.agreements = BatchAgreements()
-        """What is prepared here, and what other brokers are to be told."""
+        """What is prepared here, and the decisions of which other brokers are to be notified."""
 
     @property
     def needed_from(self) -> int | None:
@@ -131,7 +131,7 @@ class BatchTable(SnapshotState):
             batch: The batch.
             stages: Commit-log offsets of its stages here.
             progress: The progress with it.
-            others: Brokers with parts of it, which are to be told; None if nobody is.
+            others: Brokers with parts of it, which are to be notified; None if nobody is.
         """
         self.agreements.prepared.pop(batch, None)
         if others is not None:
@@ -159,13 +159,13 @@ class BatchTable(SnapshotState):
             self._unstage(batch.query_id, {batch})
         self.change_count += 1
 
-    def told(self, batch: BatchKey, broker_names: Sequence[str]) -> None:
+    def notified(self, batch: BatchKey, broker_names: Sequence[str]) -> None:
         """Note that other brokers know of a decision; without any: that there are none."""
-        self.agreements.told(batch, broker_names)
+        self.agreements.notified(batch, broker_names)
         self.change_count += 1
 
     def undo(self, batch: BatchKey) -> None:
-        """Take back a decision of which nobody was told, because another home has decided."""
+        """Take back a decision of which nobody was notified, because another home has decided."""
         self.publications.pop(batch, None)
         owed = self.agreements.owed.pop(batch, None)
         progress, note = self.progress.get(batch.query_id), self.homes.get(batch.query_id)
@@ -278,8 +278,8 @@ class BatchTable(SnapshotState):
             self.prepare(batch, says["decision"], says["stages"])
         elif event is BatchEvent.RELEASE:
             self.release(batch, says["decision"])
-        elif event is BatchEvent.TOLD:
-            self.told(batch, says["brokers"])
+        elif event is BatchEvent.NOTIFIED:
+            self.notified(batch, says["brokers"])
         elif event is BatchEvent.UNDO:
             self.undo(batch)
         else:

@@ -1,4 +1,4 @@
-"""Telling those who watch a queue that there is something for them."""
+"""What waits for messages in queues, and is notified when they arrive."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 from ariane_broker.queue_key import QueueKey
 
-TOLD_MAX: Final = 512
+NOTIFIED_MAX: Final = 512
 """Watches that are notified in one turn of the loop, a microsecond each; thousands may watch."""
 
 
@@ -20,9 +20,9 @@ class Watcher(Protocol):
         ...
 
 
-def tell(watches: Sequence[Watcher], queue: QueueKey) -> None:
+def notify_all(watches: Sequence[Watcher], queue: QueueKey) -> None:
     """Notify watches of a queue, the first ones at once, the others in the next turns."""
-    for watch in watches[:TOLD_MAX]:
+    for watch in watches[:NOTIFIED_MAX]:
         watch.notify(queue)
-    if len(watches) > TOLD_MAX:
-        asyncio.get_running_loop().call_soon(tell, watches[TOLD_MAX:], queue)
+    if len(watches) > NOTIFIED_MAX:
+        asyncio.get_running_loop().call_soon(notify_all, watches[NOTIFIED_MAX:], queue)

@@ -1,4 +1,4 @@
-"""Telling the other brokers of a query what is decided here, until each of them knows."""
+"""Decisions about batches of a query: prepared, written, and made known to its other brokers."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ _ALONE: Final = (
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class BatchTelling:
-    """What the home of a query tells the other brokers, and answers them.
+class BatchCoordinator:
+    """Coordinates the brokers of a query, of which this one is the home.
 
-    A home that was given up and comes back asks the present one about decisions of which it told
-    nobody: the batch may have been decided again.
+    A home that was given up and comes back asks the present one about decisions of which it
+    notified nobody: the batch may have been decided again.
     """
 
     log: BrokerLog
@@ -105,7 +105,7 @@ class BatchTelling:
             batch: The batch.
             contents: Its contents.
             stages: Commit-log offsets of the stages here, in the order of publication.
-            others: Other brokers with parts of it, which are to be told; None if nobody is.
+            others: Other brokers with parts of it, which are to be notified; None if nobody is.
 
         Raises:
             StorageError: It is not decided.
@@ -122,11 +122,11 @@ class BatchTelling:
         self.table.commit(batch, stages, progress, others)
         return appended
 
-    async def tell(self, query_id: str) -> set[str]:
-        """Tell the other brokers of a query what they do not know yet.
+    async def notify(self, query_id: str) -> set[str]:
+        """Notify the other brokers of a query of decisions that they do not know.
 
         Returns:
-            The brokers that name servers know, and that could not be told.
+            The brokers that name servers know, and that could not be notified.
 
         Raises:
             ServiceError: PEER_UNREACHABLE: nobody else knows of a decision yet.
@@ -140,7 +140,9 @@ class BatchTelling:
             if not self._is_home(query_id):
                 await self._ask_next_home(batch)
                 continue
-            names = set(owed.untold) if owed.witnessed else owed.untold | self._others(query_id)
+            names = (
+                set(owed.unnotified) if owed.witnessed else owed.unnotified | self._others(query_id)
+            )
             # A broker learns of batches in their order.
             answers = await self._publish(batch, owed.contents, names - late)
             late |= {name for name, answer in answers.items() if answer is not None}
@@ -151,11 +153,11 @@ class BatchTelling:
                     self.take_home(query_id, answer.home)
             # With all others gone there is nobody whom a word of this one could reach.
             if knowing or (not owed.witnessed and names <= gone):
-                self._append(BatchEvent.TOLD, batch, brokers=knowing)
-                self.table.told(batch, knowing)
+                self._append(BatchEvent.NOTIFIED, batch, brokers=knowing)
+                self.table.notified(batch, knowing)
             elif not owed.witnessed:
                 raise peer_silent(min(names), _ALONE)
-        return (late & self.table.agreements.untold_of(query_id)) - gone
+        return (late & self.table.agreements.unnotified_of(query_id)) - gone
 
     async def until_visible(
         self, batch: BatchKey, contents: Contents, names: Iterable[str]
@@ -265,14 +267,14 @@ class BatchTelling:
             self.table.undo(batch)
             return
         # The others ask the next home.
-        untold = sorted(owed.untold)
-        self._append(BatchEvent.TOLD, batch, brokers=untold)
-        self.table.told(batch, untold)
+        unnotified = sorted(owed.unnotified)
+        self._append(BatchEvent.NOTIFIED, batch, brokers=unnotified)
+        self.table.notified(batch, unnotified)
 
     async def _publish(
         self, batch: BatchKey, contents: Contents, names: set[str], *, until_visible: bool = False
     ) -> dict[str, ServicekitError | None]:
-        """Tell brokers of a decision; the error of each, None where it knows now."""
+        """Notify brokers of a decision; the error of each, None where it knows now."""
         home, order = self._home(batch.query_id), sorted(names)
         answers = await asyncio.gather(
             *(
@@ -293,7 +295,7 @@ class BatchTelling:
         return note is None or note.home.broker_name == self.broker_name
 
     def _home(self, query_id: str) -> SinkHome:
-        """The home as others are told of it: without its batches."""
+        """The home as others know it: without its batches."""
         note = self.table.homes.get(query_id)
         if note is None:
             return SinkHome(self.broker_name, 0)

@@ -9,7 +9,7 @@ from ariane.admin.v1 import group_service_pb2 as group_pb
 from ariane.broker.v1.group_service_pb2 import ConsumerGroupChange
 from ariane_admin.console.api import Asker
 from ariane_admin.console.blocks import Block, Cell, Notice, Table, number, to
-from ariane_admin.console.change import Change, Given, WronglyFilled, not_on
+from ariane_admin.console.changing.change import Change, Given, WronglyFilled, not_on
 from ariane_admin.console.pages.messages import time_in
 from ariane_admin.counted import counted
 

@@ -9,7 +9,7 @@ from ariane.admin.v1 import cluster_service_pb2 as cluster_pb
 from ariane.namesrv.v1.route_pb2 import AwayBroker
 from ariane_admin.console.api import Asker
 from ariane_admin.console.blocks import Block, Cell, Form, Input, Notice, Table, moment, number
-from ariane_admin.console.change import Change, Given
+from ariane_admin.console.changing.change import Change, Given
 from ariane_admin.counted import counted
 
 
@@ -45,13 +45,13 @@ async def _preview(ask: Asker, given: Given) -> Sequence[Block]:
     answer = await _forgotten(ask, given, validate_only=True)
     left = moment(answer, "leave_time")
     away = f" It is away since {left}." if left else ""
-    return (Notice(f"{_routes(answer)} would no longer name it as away.{away}{_not_told(answer)}"),)
+    return (Notice(f"{_routes(answer)} would no longer name it as away.{away}{_missed(answer)}"),)
 
 
 async def _forget(ask: Asker, given: Given) -> str:
     answer = await _forgotten(ask, given)
     routes = f"{_routes(answer)} no longer name broker {given['broker']} as away."
-    return f"{routes}{_not_told(answer)}"
+    return f"{routes}{_missed(answer)}"
 
 
 async def _forgotten(
@@ -67,10 +67,10 @@ def _routes(answer: cluster_pb.ForgetBrokerResponse) -> str:
     return f"Routes of {counted(answer.topic_count, 'topic')}"
 
 
-def _not_told(answer: cluster_pb.ForgetBrokerResponse) -> str:
-    if not answer.not_told:
+def _missed(answer: cluster_pb.ForgetBrokerResponse) -> str:
+    if not answer.name_server_failures:
         return ""
-    return f" Not told, and may still name it: {'; '.join(answer.not_told)}."
+    return f" Did not answer, and may still name it: {'; '.join(answer.name_server_failures)}."
 
 
 FORGETTING_CHANGES: Final[Mapping[str, Change]] = {

@@ -9,8 +9,8 @@ from typing import Final
 from ariane_testkit import maven
 from peer_bench.errors import PeerUnavailable
 from peer_bench.places import CACHE_PATH, JAVA_PATH
+from peer_bench.processes.tools import run_tool
 from peer_bench.servers import version_said
-from peer_bench.tools import run_tool
 
 COMPILE_S_MAX: Final = 120
 

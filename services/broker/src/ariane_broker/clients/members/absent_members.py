@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from ariane_broker.clients.membership import Membership
+from ariane_broker.clients.members.membership import Membership
 
 COUNT_MAX: Final = 10_000
 OF_GROUP_MAX: Final = 256

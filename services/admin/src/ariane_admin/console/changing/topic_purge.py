@@ -8,7 +8,7 @@ from typing import Final
 from ariane.admin.v1 import topic_service_pb2 as topic_pb
 from ariane_admin.console.api import Asker
 from ariane_admin.console.blocks import Block, Cell, Notice, Table, moment, number, to
-from ariane_admin.console.change import Change, Given, not_on
+from ariane_admin.console.changing.change import Change, Given, not_on
 from ariane_admin.console.pages.messages import time_in
 from ariane_admin.counted import counted
 

@@ -30,8 +30,8 @@ from ariane.namesrv.v1.route_pb2 import TopicPermission
 from ariane_admin.asking.changing.definition_parts import parts_of
 from ariane_admin.console.api import Asker
 from ariane_admin.console.blocks import Notice, to
-from ariane_admin.console.broker_forgetting import FORGETTING_CHANGES
-from ariane_admin.console.change import (
+from ariane_admin.console.changing.broker_forgetting import FORGETTING_CHANGES
+from ariane_admin.console.changing.change import (
     Change,
     Given,
     NotDone,
@@ -40,13 +40,13 @@ from ariane_admin.console.change import (
     not_on,
     number_in,
 )
-from ariane_admin.console.group_changes import GROUP_CHANGES
+from ariane_admin.console.changing.group_changes import GROUP_CHANGES
+from ariane_admin.console.changing.topic_purge import PURGE_CHANGES
 from ariane_admin.console.pages.filters import FILTER_CHANGES
 from ariane_admin.console.pages.limits import LIMIT_CHANGES
 from ariane_admin.console.pages.messages import letter_query
 from ariane_admin.console.pages.overview import or_failure
 from ariane_admin.console.pages.replicas import REPLICA_CHANGES
-from ariane_admin.console.topic_purge import PURGE_CHANGES
 from ariane_admin.counted import counted
 from ariane_admin.group_texts import gets_returned
 from ariane_admin.times import length_of_time
@@ -224,14 +224,16 @@ async def _resume(ask: Asker, given: Given) -> str:
 async def _drain(ask: Asker, given: Given) -> str:
     request = cluster_pb.DrainBrokerRequest(broker_name=given["broker"])
     answer = await ask(ask.api.cluster.DrainBroker, request)
-    missing = f" Not told: {'; '.join(answer.not_told)}." if answer.not_told else ""
+    missed = "; ".join(answer.name_server_failures)
+    missing = f" Not done: {missed}." if missed else ""
     return f"Broker {given['broker']} takes no more messages.{missing}"
 
 
 async def _restore(ask: Asker, given: Given) -> str:
     request = cluster_pb.RestoreBrokerRequest(broker_name=given["broker"])
     answer = await ask(ask.api.cluster.RestoreBroker, request)
-    missing = f" Not told: {'; '.join(answer.not_told)}." if answer.not_told else ""
+    missed = "; ".join(answer.name_server_failures)
+    missing = f" Not done: {missed}." if missed else ""
     return f"Broker {given['broker']} takes messages again.{missing}"
 
 

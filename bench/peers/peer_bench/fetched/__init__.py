@@ -1,0 +1,1 @@
+"""Programs of the peers: fetched once, and kept below ``.cache``."""
