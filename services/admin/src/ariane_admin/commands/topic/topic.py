@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import click
 
 from ariane.admin.v1 import topic_service_pb2 as topic_pb
-from ariane.admin.v1.topic_service_pb2 import GetTopicResponse, TopicPlacement
 from ariane.broker.v1.topic_service_pb2 import Topic
 from ariane.namesrv.v1 import route_pb2
 from ariane_admin.asking.changing.changes import (
@@ -21,6 +20,7 @@ from ariane_admin.asking.connection import run_async
 from ariane_admin.asking.options import question_options
 from ariane_admin.asking.previews import topic_content
 from ariane_admin.asking.questions import Questions, answered, questions
+from ariane_admin.commands.topic.layouts import layout_rows, placement_row
 from ariane_admin.commands.topic.order import places_in_order
 from ariane_admin.commands.topic.words import (
     QUEUES_MAX,
@@ -35,7 +35,6 @@ from ariane_admin.counted import counted
 from ariane_admin.terminal.client_warnings import say_warning
 from ariane_admin.terminal.confirmation import confirm, dry_run_option, yes_option
 from ariane_admin.terminal.output import Output, Row
-from ariane_admin.times import moment_text
 from ariane_admin.topic_attributes import NO_RETENTION, retention_text
 from ariane_sdk import MessageQueue
 from ariane_sdk.errors import TopicNotFound
@@ -355,38 +354,3 @@ def _warn_of_difference(there: Mapping[str, object], wanted: Topic) -> None:
             " {permission}, {type}, retention {retention}:"
             " ariane topic update changes it".format_map({**there, "topic": wanted.topic})
         )
-
-
-def layout_rows(answer: GetTopicResponse) -> list[Row]:
-    """A topic on each broker; of one that does not answer nothing but the place is known."""
-    rows = {part.broker_name: placement_row(part) for part in answer.topic.placements}
-    for broker in answer.silent_brokers:
-        place = TopicPlacement(
-            cluster_name=broker.cluster_name,
-            broker_name=broker.broker_name,
-            address=broker.address,
-        )
-        known = ("cluster", "broker", "address")
-        row = placement_row(place)
-        rows[broker.broker_name] = {name: row[name] if name in known else None for name in row}
-    return [rows[name] for name in sorted(rows)]
-
-
-def placement_row(part: TopicPlacement) -> Row:
-    """A topic's part on one broker."""
-    found = part.topic
-    return {
-        "cluster": part.cluster_name,
-        "broker": part.broker_name,
-        "address": part.address,
-        "read_queues": found.read_queue_count,
-        "write_queues": found.write_queue_count,
-        "permission": permission_word(found.permission),
-        "type": message_type_word(found.message_type),
-        "retention": retention_text(found),
-        "attributes": dict(found.attributes),
-        "version": found.version,
-        "system": found.system,
-        "last_stored": moment_text(found, "last_store_time"),
-        "unread_messages": found.unread_message_count,
-    }
