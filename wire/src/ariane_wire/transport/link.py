@@ -206,6 +206,8 @@ class Link(asyncio.BufferedProtocol):
             self._traces[1].take(b"".join(out))
         if len(out) == 1:
             transport.write(out[0])
+        elif out and max(map(len, out)) < VIEW_OCTETS:
+            transport.write(b"".join(out))
         elif out:
             self._write(transport, out)
         if connection.after or self._flushed is not None:
@@ -238,9 +240,7 @@ class Link(asyncio.BufferedProtocol):
                 future.set_result(None)
 
     def _write(self, transport: asyncio.Transport, out: list[bytes | memoryview]) -> None:
-        if max(map(len, out)) < VIEW_OCTETS:
-            transport.write(b"".join(out))
-        elif self._is_vectored:
+        if self._is_vectored:
             transport.writelines(out)
         elif sum(map(len, out)) <= JOIN_OCTETS:
             transport.write(b"".join(out))

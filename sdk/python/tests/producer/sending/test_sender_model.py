@@ -99,7 +99,7 @@ class Mixture:
     def _row_of(self, row):
         self.waited_max = max(self.waited_max, self.call_count - self.added_at[row])
         if row.sequence is None:
-            row.sequence = self.sequences.take(row.queue, row.count)
+            self.sequences.number(row)
         return row.queue, row.sequence, row.count
 
     async def answer(self):

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import accumulate, chain, repeat
 from operator import attrgetter, itemgetter
+from struct import pack
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -32,7 +33,6 @@ from ariane_record.single.producer_sequence import (
     ProducerSequence,
     encode_sequence,
 )
-from ariane_record.single.wire_fields import int32s
 
 FEW: Final = 8
 """Fewer messages are encoded one by one."""
@@ -207,9 +207,9 @@ def _encode_few(rows: Sequence[MessageRow], unique_ids: UniqueIds) -> EncodedRow
         counts=list(map(len, map(_messages_of, rows))),
         records=records,
         sizes=sizes,
-        tag_codes=int32s(tag_codes),
+        tag_codes=pack(f"<{len(sizes)}i", *tag_codes),
         key_counts=bytes(key_counts),
-        key_hashes=int32s(hashes),
+        key_hashes=pack(f"<{len(hashes)}i", *hashes),
         crc32=crc32_of(records),
         unique_ids=unique_ids,
     )

@@ -74,7 +74,9 @@ class UniqueIds:
     def __init__(self, runs: Sequence[IdRun]) -> None:
         """Take ids, run after run; usually there is one run."""
         self._runs = runs
-        self._count = sum([end - begin for _, begin, end in runs])
+        self._count = 0
+        for _, begin, end in runs:
+            self._count += end - begin
         self._texts: list[str] | None = None
 
     def __len__(self) -> int:
@@ -138,11 +140,9 @@ class UniqueIds:
         if self._count < _FEW:
             if self._texts is None:
                 # A sender needs those of a small call twice, for its records and for its results.
-                self._texts = [
-                    f"{stamp}{counter:04X}"
-                    for stamp, begin, end in self._runs
-                    for counter in range(begin, end)
-                ]
+                self._texts = []
+                for stamp, begin, end in self._runs:
+                    self._texts += map(f"{stamp}{{:04X}}".format, range(begin, end))
             return self._texts
         width = self.digit_count
         text = self.digits.tobytes().decode("ascii")

@@ -61,6 +61,8 @@ class Taken(NamedTuple):
     """The rows; they take no more messages."""
     message_count: int
     """Number of messages."""
+    queues: set[MessageQueue]
+    """Queues to which no other call may send meanwhile."""
     next_s: float
     """The monotonic time at which another row may be sent; infinite without one."""
 
@@ -133,23 +135,26 @@ class Accumulator(deque[Row]):
             held_queues: The ordered queues of calls in flight.
             now_s: The monotonic time.
         """
-        held_queues = set(held_queues)
         taken: list[Row] = []
         passed: list[Row] = []
+        queues: set[MessageQueue] = set()
+        passed_queues: set[MessageQueue] = set()
         size_bytes = count = 0
         next_s = float("inf")
         while self:
             row = self.popleft()
             if row.settled:  # All its messages were withdrawn.
                 continue
-            in_order, row_count = row.in_order, row.count
-            early = row.not_before_s > now_s
-            if early or (in_order and row.queue in held_queues):
+            queue, early = row.queue, row.not_before_s > now_s
+            if early or (
+                row.in_order and (queue in held_queues or queue in queues or queue in passed_queues)
+            ):
                 if early:
                     next_s = min(next_s, row.not_before_s)
                 passed.append(row)
                 # A pinned row keeps its place in its queue's order.
-                in_order = in_order and not row.movable
+                if row.in_order and not row.movable:
+                    passed_queues.add(queue)
             elif (
                 count >= count_max
                 or len(taken) == ROWS_PER_CALL_MAX
@@ -161,11 +166,11 @@ class Accumulator(deque[Row]):
                 row.open = False
                 taken.append(row)
                 size_bytes += row.wire_bytes
-                count += row_count
-            if in_order:
-                held_queues.add(row.queue)
+                count += row.count
+                if row.in_order:
+                    queues.add(queue)
         self.extendleft(reversed(passed))
-        return Taken(taken, count, next_s)
+        return Taken(taken, count, queues, next_s)
 
 
 class ByBroker(dict[str, Part]):

@@ -72,6 +72,8 @@ class Row(MessageRow):
     """Whether the row still takes messages."""
     messages: list[RowMessage]
     """The messages, until the row has its outcome; none of a row that came encoded."""
+    count = 0
+    """Number of messages in the row."""
     wire_bytes = 0
     """Size of records and columns on the wire, in bytes."""
     table: RecordTable | None = None
@@ -160,11 +162,6 @@ class Row(MessageRow):
         """Whether the broker knows a repeat: by its sequence, or by the id of a half message."""
         return self.sequence_bytes > 0 or bool(self.half_of)
 
-    @property
-    def count(self) -> int:
-        """Number of messages in the row."""
-        return len(self.messages) if self.table is None else self.table.count
-
     def add(  # noqa: PLR0917 - one call for each message: by position it costs less.
         self,
         body: bytes,
@@ -179,6 +176,7 @@ class Row(MessageRow):
         if not self.messages:
             size += self.sequence_bytes
         self.messages.append((body, properties, born_ms, future, time_ms, message))
+        self.count += 1
         self.size_bytes += size
         self.wire_bytes += size + COLUMN_BYTES
         if properties.unique_id:
@@ -195,7 +193,7 @@ class Row(MessageRow):
         """Fill the row at once with encoded messages that are awaited as a whole."""
         self.open = False
         self.table, self.unique_ids, self.times_ms = table, unique_ids, times_ms
-        self.size_bytes = table.size_bytes
+        self.count, self.size_bytes = table.count, table.size_bytes
         self.wire_bytes = self.size_bytes + COLUMN_BYTES * table.count
         self.wire_bytes += KEY_HASH_BYTES * (len(table.key_hashes) - table.count)
         if times_ms is not None:
@@ -211,7 +209,7 @@ class Row(MessageRow):
         for position, (_, _, _, waiting, _, _) in enumerate(self.messages):
             if waiting is future:
                 before, messages = self.size_bytes, self.messages
-                self.messages, self.size_bytes, self.wire_bytes = [], 0, 0
+                self.messages, self.count, self.size_bytes, self.wire_bytes = [], 0, 0, 0
                 for message in messages[:position] + messages[position + 1 :]:
                     self.add(*message)
                 return before - self.size_bytes

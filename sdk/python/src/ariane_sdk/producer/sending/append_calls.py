@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import Final
 
-from ariane.broker.v1.send_service_pb2 import AppendRecordsResponse
+from ariane.broker.v1.send_service_pb2 import AppendRecordsResponse, AppendTableResult
 from ariane.common.v1.message_pb2 import ACKNOWLEDGED_LEVEL_MEMORY
 from ariane_record.encoding.record_table import RecordTable
 from ariane_record.encoding.row_encoder import encode_rows
-from ariane_sdk.errors import CallError, DeadlinePassed, ServiceUnavailable
+from ariane_sdk.errors import DeadlinePassed, ServiceUnavailable
 from ariane_sdk.net.answers import Call, failure_of
 from ariane_sdk.producer.accumulator.row import Row
 from ariane_sdk.producer.sending.producer_parts import ProducerParts
@@ -26,6 +27,8 @@ from ariane_sdk.producer.sending.table_wire import (
 from ariane_sdk.runtime.tasks import start_task
 
 CALL_TIMEOUT_S_MIN: Final = 0.05
+
+_deadline_of: Final = attrgetter("deadline_s")
 
 
 class AppendCalls:
@@ -70,7 +73,7 @@ class AppendCalls:
             ClientForked: The client was made in a parent process.
         """
         now_s = call.begun_s = self._clock.monotonic_s()
-        deadlines_s = [row.deadline_s for row in call.rows]
+        deadlines_s = list(map(_deadline_of, call.rows))
         if min(deadlines_s) <= now_s:
             call.rows = self._in_time(call.rows, now_s)
             if not call.rows:
@@ -95,14 +98,14 @@ class AppendCalls:
         """Encode a request: rows that are encoded already come first."""
         tables: list[RecordTable] = []
         fresh: list[Row] = []
-        count, traced = 0, False
+        count, traced, number = 0, False, self._unsettled.sequences.number
         for row in call.rows:
-            self._unsettled.number(row)
+            number(row)
             row.in_flight = True
             traced = traced or bool(row.trace_parents)
             if row.table is None:
                 fresh.append(row)
-                count += len(row.messages)
+                count += row.count
             else:
                 tables.append(
                     row.table if row.sequence is None else row.table.with_sequence(row.sequence)
@@ -143,22 +146,18 @@ class AppendCalls:
         if self._closed:
             return
         self._in_flight.pop(appending, None)
-        answer: AppendRecordsResponse | CallError
         try:
             answer = appending.result()
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - as above.
-            answer = failure_of(error, call.peer)
-        try:
-            self._settle(call, answer)
-        except Exception as error:  # noqa: BLE001 - as above.
-            self._lose(call, error)
+            call.refuse_all(failure_of(error, call.peer))
+        else:
+            try:
+                self._settle(call, answer.table_result)
+            except Exception as error:  # noqa: BLE001 - as above.
+                self._lose(call, error)
         self._finish(call)
 
-    def _settle(self, call: AppendCall, answer: AppendRecordsResponse | CallError) -> None:
-        if isinstance(answer, CallError):
-            call.refuse_all(answer)
-            return
-        result = answer.table_result
+    def _settle(self, call: AppendCall, result: AppendTableResult) -> None:
         call.refused = settle_rows(call.rows, call.encoded, result, address=call.address)
         if call.refused:
             refused = {row for row, _ in call.refused}

@@ -158,27 +158,24 @@ class Sender:
             if not count_max:
                 return
             now_s = self._clock.monotonic_s()
-            taken = self.accumulator.take(count_max, self._queues_in_flight, now_s)
-            if taken.next_s < inf or self._wake_up is not None:
-                self._wake_up_at(taken.next_s, now_s)
-            rows = taken.rows
+            rows, count, queues, next_s = self.accumulator.take(
+                count_max, self._queues_in_flight, now_s
+            )
+            if next_s < inf or self._wake_up is not None:
+                self._wake_up_at(next_s, now_s)
             if not rows:
                 return
-            # Held while the call is in flight.
-            queues = {row.queue for row in rows if row.in_order}
             self._queues_in_flight |= queues
             self._calls_in_flight += 1
-            self.accumulator.in_flight_count += taken.message_count
-            self._send_call(
-                AppendCall(self.broker_name, self._over, rows, queues, taken.message_count)
-            )
+            self.accumulator.in_flight_count += count
+            self._send_call(AppendCall(self.broker_name, self._over, rows, queues, count))
 
     def _count_of_next_call(self) -> int:
         """How many messages the next call takes; 0 while none may be sent."""
         if self._calls_in_flight >= self._any_calls_max:
             return 0
         overlaps = self._may_overlap and not self.answers_late
-        if self.idle:
+        if self._calls_in_flight < self._calls_max:
             many = self._in_step or len(self.accumulator) > 1
             return self._half() if many and overlaps and not self._calls_in_flight else EVERYTHING
         waiting = self.accumulator.waiting(self._queues_in_flight)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 from itertools import accumulate, islice
+from struct import pack, unpack
 from typing import Any, Final
 
 import numpy as np
@@ -49,6 +50,7 @@ _LEVEL_MAX: Final = 255
 """Brokers cut higher levels to their highest one, which is far below."""
 
 _NO_STREAM: Final = -1
+_OFFSET_BYTES: Final = 8
 _LEVELS: Final = {level.value: level for level in AcknowledgedLevel}
 """By their numbers in the contract."""
 
@@ -79,18 +81,19 @@ def table_request(
         firsts.append(first)
         if row.kind != AT_ONCE or row.demand is not None or row.half_of:
             has_terms = True
-    columns: dict[str, Any] = {"topics": topics, "queue_ids": int32s(queue_ids)}
+    each = f"<{len(rows)}i"
+    columns: dict[str, Any] = {"topics": topics, "queue_ids": pack(each, *queue_ids)}
     if producer_id:
         columns["producer_id"] = producer_id
-        columns["producer_epochs"] = int32s(epochs)
-        columns["first_sequences"] = int64s(firsts)
+        columns["producer_epochs"] = pack(each, *epochs)
+        columns["first_sequences"] = pack(f"<{len(rows)}q", *firsts)
     pieces: Sequence[ByteBuffer] = ()
     if tables:
         every = tables if encoded is None else [*tables, encoded.table()]
         pieces = _put_records(columns, RecordTable.joined(every))
     elif encoded is not None:
         pieces = [encoded.records]
-        columns["record_counts"] = int32s(encoded.counts)
+        columns["record_counts"] = pack(each, *encoded.counts)
         columns["record_sizes"] = int32s(encoded.sizes)
         columns["tag_codes"] = encoded.tag_codes
         columns["key_counts"] = encoded.key_counts
@@ -233,28 +236,28 @@ def _offsets(sizes: NDArray[np.int32], first: int) -> NDArray[np.int64]:
 
 def _places(
     result: AppendTableResult, rows: Sequence[Row]
-) -> tuple[list[int], list[int], list[int]]:
+) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
     """Where rows were stored: the first queue offset of each, and the first commit-log offset.
 
-    The third list has the commit-log offset of each record; it is empty where these follow from
+    The third column has the commit-log offset of each record; it is empty where these follow from
     the sizes of records.
 
     Raises:
         ValueError: The result counts other rows or records.
     """
-    queue_offsets = int64s_of(result.first_queue_offsets)
-    log_offsets = int64s_of(result.first_commit_log_offsets)
-    if not len(queue_offsets) == len(log_offsets) == len(rows):
-        text = f"{len(queue_offsets)} queue offsets and {len(log_offsets)} commit-log offsets"
+    queue_offsets, log_offsets = result.first_queue_offsets, result.first_commit_log_offsets
+    if not len(queue_offsets) == len(log_offsets) == _OFFSET_BYTES * len(rows):
+        text = f"{len(queue_offsets)} bytes of queue offsets and {len(log_offsets)} of the log's"
         raise ValueError(f"{text} in the answer to a table of {len(rows)} rows")
-    if not result.commit_log_offsets:
-        return queue_offsets, log_offsets, []
-    record_offsets = int64s_of(result.commit_log_offsets)
-    record_count = sum(row.count for row in rows)
-    if len(record_offsets) != record_count:
-        text = f"{len(record_offsets)} offsets of records"
-        raise ValueError(f"{text} in the answer to a table of {record_count} records")
-    return queue_offsets, log_offsets, record_offsets
+    each = f"<{len(rows)}q"
+    record_offsets: Sequence[int] = ()
+    if result.commit_log_offsets:
+        record_offsets = int64s_of(result.commit_log_offsets)
+        record_count = sum(row.count for row in rows)
+        if len(record_offsets) != record_count:
+            text = f"{len(record_offsets)} offsets of records"
+            raise ValueError(f"{text} in the answer to a table of {record_count} records")
+    return unpack(each, queue_offsets), unpack(each, log_offsets), record_offsets
 
 
 SPANS_MAX: Final = 16

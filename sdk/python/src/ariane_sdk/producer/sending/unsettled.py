@@ -48,14 +48,15 @@ class QueueSequences:
         self._producer_id = producer_id
         self._streams: dict[MessageQueue, _Stream] = {}
 
-    def take(self, queue: MessageQueue, count: int) -> ProducerSequence:
-        """Take the numbers of a row that is about to be sent."""
-        stream = self._streams.get(queue)
+    def number(self, row: Row) -> None:
+        """Have a row that is about to be sent keep its numbers, or take some."""
+        if row.sequence is not None or not row.sequence_bytes:
+            return
+        stream = self._streams.get(row.queue)
         if stream is None:
-            stream = self._streams[queue] = _Stream()
-        place = ProducerSequence(self._producer_id, stream.epoch, stream.first_sequence)
-        stream.first_sequence += count
-        return place
+            stream = self._streams[row.queue] = _Stream()
+        row.sequence = ProducerSequence(self._producer_id, stream.epoch, stream.first_sequence)
+        stream.first_sequence += row.count
 
     def give_back(self, queue: MessageQueue, place: ProducerSequence) -> None:
         """Free the numbers of a row that was surely not stored, for the next row."""
@@ -80,7 +81,8 @@ class Unsettled:
 
         A row may take ``timeout_s``. Senders must wait from ``size_bytes_max`` on.
         """
-        self._sequences = QueueSequences(random.randint(1, PRODUCER_ID_MAX))
+        self.sequences = QueueSequences(random.randint(1, PRODUCER_ID_MAX))
+        """The sequence numbers of the producer."""
         self._clock = clock
         self._timeout_s = timeout_s
         self._size_bytes_max = size_bytes_max
@@ -149,16 +151,11 @@ class Unsettled:
         """The rows."""
         return list(self._all)
 
-    def number(self, row: Row) -> None:
-        """Have a row that is about to be sent keep its sequence numbers, or take some."""
-        if row.sequence is None and row.sequence_bytes:
-            row.sequence = self._sequences.take(row.queue, row.count)
-
     def free_numbers(self, row: Row, *, anew: bool) -> None:
         """Take its sequence numbers from a row, for the next one or for a sequence anew."""
         sequence, row.sequence = row.sequence, None
         if sequence is not None:
-            free = self._sequences.begin_anew if anew else self._sequences.give_back
+            free = self.sequences.begin_anew if anew else self.sequences.give_back
             free(row.queue, sequence)
 
     def of_topic(self, topic: str) -> list[Row]:
@@ -218,7 +215,9 @@ class Unsettled:
             size_bytes += row.size_bytes
         if self.held:
             self.held.difference_update(rows)
-        self.release(size_bytes)
+        self.size_bytes -= size_bytes
+        if self._waiters:
+            self._wake()
         if self._on_call_end:
             self.notify_call_end(dict.fromkeys(row.topic for row in rows))
 
