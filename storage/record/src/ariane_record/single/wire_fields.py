@@ -16,10 +16,8 @@ Source: the encoding of Protocol Buffers, https://protobuf.dev/programming-guide
 
 from __future__ import annotations
 
-import sys
-from array import array
 from collections.abc import Iterator, Sequence
-from struct import Struct
+from struct import pack
 from typing import Final, NamedTuple
 
 from ariane_record.errors import WireCorrupted
@@ -31,11 +29,6 @@ _FIXED32: Final = 5
 _VARINT_BYTES_MAX: Final = 10
 _ANOTHER: Final = 0x80
 """From this octet on, another one of the number follows."""
-
-_INT64_BYTES: Final = 8
-_pack_int32 = Struct("<i").pack
-_pack_int64 = Struct("<q").pack
-_unpack_int64 = Struct("<q").unpack
 
 
 class WireField(NamedTuple):
@@ -101,34 +94,12 @@ def length_prefix(tag: int, length: int) -> bytes:
 
 def int32s(numbers: Sequence[int]) -> bytes:
     """A column of packed numbers, little-endian."""
-    return _pack_int32(numbers[0]) if len(numbers) == 1 else _packed("i", numbers)
+    return pack(f"<{len(numbers)}i", *numbers)
 
 
 def int64s(numbers: Sequence[int]) -> bytes:
     """A column of packed numbers, little-endian."""
-    return _pack_int64(numbers[0]) if len(numbers) == 1 else _packed("q", numbers)
-
-
-def int64s_of(column: bytes) -> list[int]:
-    """The numbers of a packed column.
-
-    Raises:
-        ValueError: Its bytes are no whole numbers.
-    """
-    if len(column) == _INT64_BYTES:
-        return [*_unpack_int64(column)]
-    numbers = array("q", column)
-    if sys.byteorder == "big":
-        numbers.byteswap()
-    return numbers.tolist()
-
-
-def _packed(kind: str, numbers: Sequence[int]) -> bytes:
-    # An array of the standard library: one of numpy costs ten times as much for one number.
-    column = array(kind, numbers)
-    if sys.byteorder == "big":
-        column.byteswap()
-    return column.tobytes()
+    return pack(f"<{len(numbers)}q", *numbers)
 
 
 def _read_varint(message: memoryview, place: int) -> tuple[int, int]:

@@ -54,19 +54,6 @@ class Waiting(NamedTuple):
     """Bytes on the wire."""
 
 
-class Taken(NamedTuple):
-    """What a call carries."""
-
-    rows: list[Row]
-    """The rows; they take no more messages."""
-    message_count: int
-    """Number of messages."""
-    queues: set[MessageQueue]
-    """Queues to which no other call may send meanwhile."""
-    next_s: float
-    """The monotonic time at which another row may be sent; infinite without one."""
-
-
 class Accumulator(deque[Row]):
     """The rows that wait for one broker, the oldest first."""
 
@@ -127,13 +114,20 @@ class Accumulator(deque[Row]):
                 row_count += 1
         return Waiting(count, row_count, size_bytes)
 
-    def take(self, count_max: int, held_queues: AbstractSet[MessageQueue], now_s: float) -> Taken:
+    def take(
+        self, count_max: int, held_queues: AbstractSet[MessageQueue], now_s: float
+    ) -> tuple[list[Row], int, set[MessageQueue], float]:
         """Take the oldest rows; of an ordered queue at most one is in flight.
 
         Args:
             count_max: How many messages make a call full: the row that reaches that is its last.
             held_queues: The ordered queues of calls in flight.
             now_s: The monotonic time.
+
+        Returns:
+            The rows, which take no more messages; how many messages they have; queues to which no
+            other call may send meanwhile; and the monotonic time at which another row may be sent,
+            infinite without one.
         """
         taken: list[Row] = []
         passed: list[Row] = []
@@ -170,7 +164,7 @@ class Accumulator(deque[Row]):
                 if row.in_order:
                     queues.add(queue)
         self.extendleft(reversed(passed))
-        return Taken(taken, count, queues, next_s)
+        return taken, count, queues, next_s
 
 
 class ByBroker(dict[str, Part]):

@@ -31,7 +31,6 @@ from ariane_record.names import TRACE_PARENT
 from ariane_record.single.wire_fields import (
     int32s,
     int64s,
-    int64s_of,
     length_tag,
     varint,
 )
@@ -252,7 +251,7 @@ def _places(
     each = f"<{len(rows)}q"
     record_offsets: Sequence[int] = ()
     if result.commit_log_offsets:
-        record_offsets = int64s_of(result.commit_log_offsets)
+        record_offsets = np.frombuffer(result.commit_log_offsets, "<i8").tolist()
         record_count = sum(row.count for row in rows)
         if len(record_offsets) != record_count:
             text = f"{len(record_offsets)} offsets of records"
