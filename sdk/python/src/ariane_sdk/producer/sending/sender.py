@@ -5,8 +5,8 @@ The rule, for small messages:
 1. With no call in flight, everything that waits is sent. A lone message is sent in this very turn
    of the loop.
 2. If many have waited for one answer, all send again when it comes: client and broker would
-   work in turn. So that is then sent in two halves, and the broker works on one while the client
-   makes the other.
+   work in turn. So that is then sent in two halves, of whole rows, and the broker works on one
+   while the client makes the other.
 3. Beside one call in flight another is sent as soon as half as much waits for it.
 4. A second call must be worth its price: it has 48 messages, or its rows have 16 on average, or it
    has 24 that are nearly all alone in their rows, as half messages are: these cost most, and their
