@@ -159,7 +159,8 @@ class _MethodCalls:
                 type(response) is not bytes and (self._writes_rows or isawaitable(response))
             ):
                 return self._finish(call, response)
-            octets = self._shown(call, response)
+            is_plain = type(response) is bytes and call.meter is None and not self.door.cuts
+            octets = response if is_plain and not call.touched else self._shown(call, response)
         except BaseException as error:  # noqa: BLE001 - raised again when the call is aborted.
             return self._finish(call, _raised(error))
         self._leave(call)

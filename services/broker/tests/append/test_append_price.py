@@ -11,7 +11,7 @@ from ariane_testkit.append_rows import rows_request
 from services.broker.tests.append_side import wire
 
 OF_BROKER = ("ariane_broker/", "ariane_storage/", "ariane_servicekit/", "ariane_wire/server/")
-CALLS_MAX = 110
+CALLS_MAX = 125
 SENDS = 20
 
 

@@ -49,7 +49,7 @@ class BelievedTime:
         self._patience_ms = patience_ms
         self._doubt: ClockDoubt | None = None
         self._saved: ClockDoubt | None = None
-        self._believe(clock.now_ms())
+        self._believe(clock.now_ms(), clock.steady_ms())
 
     @property
     def doubt(self) -> ClockDoubt | None:
@@ -64,20 +64,20 @@ class BelievedTime:
         expected_ms = believed_ms + steady_ms - then_ms
         ahead_ms = now_ms - expected_ms
         if ahead_ms <= JUMP_MS:
-            self._believe(now_ms)
+            self._believe(now_ms, steady_ms)
             return now_ms
         doubt = self._doubt
         if doubt is None or abs(ahead_ms - doubt.ahead_ms) > JUMP_MS:
             doubt = ClockDoubt(ahead_ms, now_ms)
         self._doubt = doubt
         if now_ms - doubt.since_ms >= self._patience_ms:
-            self._believe(now_ms)
+            self._believe(now_ms, steady_ms)
             return now_ms
         return expected_ms
 
-    def _believe(self, now_ms: int) -> None:
+    def _believe(self, now_ms: int, steady_ms: int) -> None:
         # In one assignment, because several threads call: the time and the monotonic clock then.
-        self._believed = now_ms, self._clock.steady_ms()
+        self._believed = now_ms, steady_ms
         self._doubt = None
 
     # State that is kept across restarts.
@@ -94,10 +94,10 @@ class BelievedTime:
         now_ms = self._clock.now_ms()
         doubt = self._load(now_ms)
         if doubt is not None and 0 <= now_ms - doubt.since_ms < self._patience_ms:
-            self._believe(now_ms - doubt.ahead_ms)
+            self._believe(now_ms - doubt.ahead_ms, self._clock.steady_ms())
             self._doubt = doubt
         elif last_seen_ms is not None and now_ms - last_seen_ms > self._patience_ms // 2:
-            self._believe(last_seen_ms)
+            self._believe(last_seen_ms, self._clock.steady_ms())
         self.now_ms()
 
     def save(self) -> None:

@@ -45,7 +45,8 @@ class Appender:
     ) -> Appended:
         """Append a table; see ``Store.append``."""
         parts = self._parts
-        parts.check_open()
+        if not parts.is_open:
+            parts.check_open()
         parts.guard.check()
         if parts.full_reason:
             raise StoreFull(parts.files.root, parts.full_reason)

@@ -58,7 +58,8 @@ class ServerConnection(Connection[RequestHead]):
         self.lead = TABLE_OFF
         """Comes before the first header block."""
         self._begin = begin
-        self._clock = clock
+        self.clock = clock
+        """The clock of the loop, in seconds."""
         self._greeting = b""
         self._is_greeted = False
         self._pinged_at = -1e9
@@ -163,7 +164,7 @@ class ServerConnection(Connection[RequestHead]):
 
     def on_ping(self) -> None:
         """The client has asked whether we live."""
-        now = self._clock()
+        now = self.clock()
         seen = (self.octets_sent, self.streams_begun)
         if seen != self._seen_at_ping:
             self._strikes = 0

@@ -176,7 +176,7 @@ class CallContext(ServerCall, aio.ServicerContext):  # type: ignore[type-arg]
         """Seconds until the deadline; None without one."""
         if self.deadline_s is None:
             return None
-        return max(0.0, self.deadline_s - self.server.loop.time())
+        return max(0.0, self.deadline_s - self.connection.clock())
 
     def add_done_callback(self, callback: Callable[[Any], None]) -> None:
         """Call back when the call is over: its last octets have left, or the client is gone."""

@@ -22,6 +22,7 @@ _NETWORK_MASK: Final = ~((1 << 64) - 1)
 _HOSTS_REMEMBERED: Final = 4096
 
 
+@lru_cache(_HOSTS_REMEMBERED)
 def host_of(peer: str) -> str:
     """The host that a peer counts for: an IPv4 address, or a network of IPv6, ``/64``.
 
@@ -30,11 +31,8 @@ def host_of(peer: str) -> str:
             the kind of its socket, such as ``unix``.
     """
     place = peer.rpartition(":")[0]
-    return place[5:] if place.startswith("ipv4:") else _host_at(place)
-
-
-@lru_cache(_HOSTS_REMEMBERED)
-def _host_at(place: str) -> str:
+    if place.startswith("ipv4:"):
+        return place[5:]
     if not place.startswith("ipv6:"):
         return place
     written = place[5:].replace("%5B", "[").replace("%5D", "]").strip("[]")

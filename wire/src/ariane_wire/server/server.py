@@ -364,7 +364,7 @@ class Server(aio.Server):
                 return call
         call.handler = handler
         if head.timeout_s is not None and self._deadlines is not None:
-            call.deadline_s = self.loop.time() + head.timeout_s
+            call.deadline_s = connection.clock() + head.timeout_s
             call.expiry = self._deadlines.add(call.deadline_s, call)
         if self._compression != "identity":
             call.compress_by(self._compression)

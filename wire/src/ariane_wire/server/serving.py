@@ -49,7 +49,10 @@ def begin(
         return _serve(call, interceptors)
     try:
         behavior: Any = handler.unary_unary
-        response = behavior(_decoded(call, handler, call.take_single()), call)
+        request: Any = call.take_single()
+        if handler.request_deserializer is not None:
+            request = _decoded(handler.request_deserializer, call, request)
+        response = behavior(request, call)
         if type(response) is not bytes and isawaitable(response):
             return _answer_later(call, handler, response)
         _answer(call, handler, response)
@@ -165,15 +168,13 @@ async def _request(call: CallContext, handler: Handler) -> Any:
         if message is None:
             call.refuse(StatusCode.INTERNAL, "the client sent no request")
             raise aio.AbortError
-    return _decoded(call, handler, message)
-
-
-def _decoded(call: CallContext, handler: Handler, message: bytes | bytearray | None) -> Any:
     deserializer = handler.request_deserializer
-    if deserializer is None:
-        return message
+    return message if deserializer is None else _decoded(deserializer, call, message)
+
+
+def _decoded(deserializer: Callable[[Any], Any], call: CallContext, message: Any) -> Any:
     try:
-        return deserializer(message)  # type: ignore[arg-type]  # A large one is a bytearray.
+        return deserializer(message)
     except Exception as error:
         call.refuse(StatusCode.INTERNAL, f"the request is malformed: {error}")
         raise aio.AbortError from error

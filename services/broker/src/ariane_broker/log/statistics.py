@@ -58,7 +58,8 @@ class BrokerStatistics:
         self.stored_message_count += message_count
         self.stored_bytes += size_bytes
         self.append_seconds += seconds
-        self.record_append(seconds)
+        if self.record_append is not no_histogram:
+            self.record_append(seconds)
 
     def count_expired(self, group: str, queue: QueueKey, message_count: int) -> None:
         """Count messages of a queue that a group was not given because they had expired."""

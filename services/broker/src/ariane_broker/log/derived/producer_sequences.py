@@ -197,7 +197,7 @@ class ProducerSequences(SnapshotState):
         stream = self._streams.get(key)
         if stream is None or stream.epoch != sequence.epoch:
             stream = Stream(sequence.epoch, ())
-        self._note((key,), (stream,), (batch,), user=self._user() if by_caller else None)
+        self._note((key,), (stream,), (batch,), by_caller=by_caller)
 
     def remember_all(self, batches: NextBatches, appended: Appended) -> None:
         """Note batches that ``find_next`` has let pass, where they were stored.
@@ -206,12 +206,12 @@ class ProducerSequences(SnapshotState):
         """
         if not batches.keys:
             return
-        edges, count = appended.edges, len(appended)
+        edges, count = appended.edges, len(appended.counts)
         if count == 1:  # A lone row, for less than columns cost.
             (first,), (record_count,) = appended.first_queue_offsets, appended.counts
             stamp = appended.store_timestamp_ms
             batch = batches.sequences[0][2], record_count, first, *edges, stamp
-            self._note_of_call(batches, (_stored_batch(batch),))
+            self._note(batches.keys, batches.streams, (_stored_batch(batch),))
             return
         stamps: Sequence[int] = [appended.store_timestamp_ms] * count
         columns: Sequence[Sequence[int]] = (
@@ -225,13 +225,7 @@ class ProducerSequences(SnapshotState):
             is_numbered = [sequence is not None for sequence in batches.of_each]
             columns = [list(compress(each, is_numbered)) for each in columns]
         rows = map(_stored_batch, zip(map(_first_of, batches.sequences), *columns, strict=True))
-        self._note_of_call(batches, rows)
-
-    def _note_of_call(self, batches: NextBatches, rows: Iterable[StoredBatch]) -> None:
-        """Note stored batches of the present call."""
-        # Who calls is asked for once for each stream: the answer costs as much as all the rest.
-        are_known = all([stream[2] is not None for stream in batches.streams])  # noqa: C419 - quick.
-        self._note(batches.keys, batches.streams, rows, user=None if are_known else self._user())
+        self._note(batches.keys, batches.streams, rows)
 
     def _note(
         self,
@@ -239,7 +233,7 @@ class ProducerSequences(SnapshotState):
         streams: Sequence[Stream],
         rows: Iterable[StoredBatch],
         *,
-        user: str | None,
+        by_caller: bool = True,
     ) -> None:
         """Note stored batches of streams, which are the last ones used now.
 
@@ -247,13 +241,16 @@ class ProducerSequences(SnapshotState):
             keys: Of the streams.
             streams: As they were.
             rows: The last batch of each.
-            user: Who has begun those of which that was not asked.
+            by_caller: Whether the present call has brought them.
         """
-        known, pop = self._streams, self._streams.pop
-        for key, (epoch, batches, owner), row in zip(keys, streams, rows, strict=True):
+        known, pop, user = self._streams, self._streams.pop, None
+        for key, (epoch, batches, owned_by), row in zip(keys, streams, rows, strict=True):
             pop(key, None)
-            now = user if owner is None else owner
-            known[key] = _stream((epoch, (*batches[1 - BATCHES_KEPT :], row), now))
+            owner = owned_by
+            if owner is None and by_caller:
+                # Asked for once for each stream: that costs as much as all the rest.
+                owner = user = self._user() if user is None else user
+            known[key] = _stream((epoch, (*batches[1 - BATCHES_KEPT :], row), owner))
         self.change_count += len(keys)
         if len(known) > self._stream_count_max:
             self._make_room()

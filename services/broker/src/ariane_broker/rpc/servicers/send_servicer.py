@@ -12,7 +12,7 @@ from ariane.broker.v1 import send_service_pb2 as send_pb
 from ariane.broker.v1.send_service_pb2_grpc import SendServiceServicer
 from ariane.common.v1.message_pb2 import StoredPosition
 from ariane_broker.append.append import AppendRecords
-from ariane_broker.append.rows import Outcome, Rows
+from ariane_broker.append.rows import Outcome
 from ariane_broker.clients.producers import Producers
 from ariane_broker.delay.recall import Recall
 from ariane_broker.rpc.peer_address import peer_host, peer_text
@@ -60,9 +60,11 @@ class SendServicer(SendServiceServicer):
         self, request: AppendRequest, context: aio.ServicerContext[Any, Any]
     ) -> bytes | Awaitable[bytes]:
         """Append a table; without a wait if the broker's promise needs none."""
-        born_host = peer_host(context.peer())
-        self._note(context, born_host, _counts(request.rows))
-        outcomes = self._append_records.take(request.rows, born_host, request.trace_parents)
+        born_host, rows = peer_host(context.peer()), request.rows
+        if rows.table is not None:
+            sent = zip(rows.topics, rows.table.counts, strict=True)
+            self._note(context, born_host, sent)
+        outcomes = self._append_records.take(rows, born_host, request.trace_parents)
         counts = request.record_counts
         if isinstance(outcomes, list):
             return append_response(outcomes, counts)
@@ -161,13 +163,6 @@ class SendServicer(SendServiceServicer):
         else:
             return ""
         return RecallHandle(request.topic, self._broker_name, time_ms, unique_id).encode()
-
-
-def _counts(rows: Rows) -> Iterable[tuple[str, int]]:
-    """The topic of each row, and how many messages it has."""
-    if rows.table is None:
-        return ()
-    return zip(rows.topics, rows.table.counts, strict=True)
 
 
 async def _answer_later(outcomes: Awaitable[list[Outcome]], record_counts: Sequence[int]) -> bytes:

@@ -201,8 +201,8 @@ def fill_result(
             usual = outcome
             result.acknowledged_level = LEVELS[outcome.level]
             set_time(result.store_time, appended.store_timestamp_ms)
-    result.first_queue_offsets = _int64s(queue_offsets)
-    result.first_commit_log_offsets = _int64s(commit_log_offsets)
+    result.first_queue_offsets = pack(f"<{len(queue_offsets)}q", *queue_offsets)
+    result.first_commit_log_offsets = pack(f"<{len(commit_log_offsets)}q", *commit_log_offsets)
     if len(outcomes) > 1 or usual is None:
         row = 0
         for outcome in outcomes:
@@ -212,7 +212,8 @@ def fill_result(
                     _fill_row(outcome, result.rows.add(row=each))
             row = behind
     if are_resized:
-        result.commit_log_offsets = _int64s(list(_starts_of(outcomes, record_counts)))
+        starts = list(_starts_of(outcomes, record_counts))
+        result.commit_log_offsets = pack(f"<{len(starts)}q", *starts)
 
 
 def _is_as(outcome: Outcome, usual: Outcome | None) -> bool:
@@ -242,7 +243,3 @@ def _starts_of(outcomes: Sequence[Outcome], record_counts: Sequence[int]) -> Ite
     for outcome in outcomes:
         count = sum(islice(counts, outcome.row_count))
         yield from repeat(-1, count) if outcome.appended is None else outcome.appended.starts
-
-
-def _int64s(numbers: list[int]) -> bytes:
-    return pack(f"<{len(numbers)}q", *numbers)
