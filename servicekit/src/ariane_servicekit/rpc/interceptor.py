@@ -127,7 +127,10 @@ class _MethodCalls:
         self._behavior = _shape(handler)[0]
         self.door = shared.doors.get(method, OPEN_DOOR)
         """Lets its callers in."""
-        self._decode = shared.decoders.get(method, handler.request_deserializer) or _as_it_is
+        decode: Callable[[Any], Any] | None = shared.decoders.get(method)
+        if decode is None:
+            decode = handler.request_deserializer
+        self._decode = _as_it_is if decode is None else decode
         self._encode = handler.response_serializer or _as_it_is
         self._reads_rows = handler.request_streaming
         self._writes_rows = handler.response_streaming

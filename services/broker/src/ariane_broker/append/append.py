@@ -411,12 +411,12 @@ def _outcome(appended: Appended, came: RecordTable, *, duplicate: bool = False) 
 
 async def _kept(outcomes: list[Outcome], promise: Promise) -> list[Outcome]:
     """Wait once, until a promise holds for the log up to the last of some outcomes; return them."""
-    stored = [outcome for outcome in outcomes if outcome.appended is not None]
-    if stored:
-        end = max(outcome.appended.edges[-1] for outcome in stored)
-        level, failure = await promise.then(end, _level_and_failure)
-        for outcome in stored:
-            outcome.level, outcome.error = level, failure
+    ends = [outcome.appended.edges[-1] for outcome in outcomes if outcome.appended is not None]
+    if ends:
+        level, failure = await promise.then(max(ends), _level_and_failure)
+        for outcome in outcomes:
+            if outcome.appended is not None:
+                outcome.level, outcome.error = level, failure
     return outcomes
 
 

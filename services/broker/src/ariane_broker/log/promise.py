@@ -60,10 +60,14 @@ class Promise:
 
     def __init__(self, conditions: Sequence[Condition] = ()) -> None:
         self._conditions = conditions
-        self.level: Final = conditions[-1].level if conditions else AcknowledgedLevel.MEMORY
-        """The level that a message reaches when all conditions hold."""
+        self._level: Final = conditions[-1].level if conditions else AcknowledgedLevel.MEMORY
         self.waits: Final = bool(conditions)
         """Whether there is anything to wait for."""
+
+    @property
+    def level(self) -> AcknowledgedLevel:
+        """The level that a message reaches when all conditions hold."""
+        return self._level
 
     def when_kept(self, end: int, on_done: OnDone) -> None:
         """Call back when all conditions hold for the commit log up to an offset.
