@@ -47,6 +47,7 @@ JAILED = "What runs jailed knows no RPC"
 OPEN_STORE = "An open store does not know"
 ADMIN_SERVICE = "The admin service knows nothing of the command line"
 LIGHT_COMMANDS = "The command line starts without"
+QUESTIONS = "Commands put an operator's questions"
 SECURITY = "Who calls, certificates and rights"
 RECEIVING = "In receiving, what is in hand"
 
@@ -130,6 +131,7 @@ BAD_IMPORTS = [
     (LIGHT_COMMANDS, "ariane_admin.asking", "starlette"),
     (LIGHT_COMMANDS, "ariane_admin.servicers", "ariane_admin.audit"),
     (LIGHT_COMMANDS, "ariane_admin.commands", "ariane_admin.alerts"),
+    (QUESTIONS, "ariane_admin.commands", "ariane.broker.v1.broker_service_pb2_grpc"),
     (PROTOBUF, "ariane_broker.receive", "ariane.broker.v1.receive_service_pb2"),
     (PROTOBUF, "ariane_broker.transactions", "ariane.common.v1.message_pb2"),
     (BATCH_RECORDS, "ariane_broker.spark_batches.records", "ariane_broker.spark_batches.sinks"),
