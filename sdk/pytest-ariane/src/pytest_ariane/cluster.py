@@ -33,6 +33,8 @@ _WAIT_S: Final = 1.0
 _TRIES_MAX: Final = 10
 _FOR_EVER_S: Final = 1e9
 
+_Answer = TypeVar("_Answer")
+
 
 class InProcessCluster:
     """A cluster of one broker beside the test, on a loop and in threads of its own.
@@ -250,9 +252,6 @@ def _comes_true(is_so: Callable[[], bool]) -> bool:
             return False
         time.sleep(0.01)
     return True
-
-
-_Answer = TypeVar("_Answer")
 
 
 class LoopThread:

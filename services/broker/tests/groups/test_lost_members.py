@@ -19,7 +19,7 @@ def test_only_what_was_deleted_while_a_member_was_lost_was_missed():
 
 
 def test_not_all_that_were_ever_lost_are_remembered(monkeypatch):
-    monkeypatch.setattr(group_changes, "KEPT_MAX", 2)
+    monkeypatch.setattr(group_changes, "LOST_KEPT_MAX", 2)
     members = LostMembers()
     for client_id in "abca":
         members.note_lost(client_id, "")

@@ -55,6 +55,11 @@ _PERMISSIONS: Final[Mapping[route_pb2.TopicPermission.ValueType, Permission]] = 
 )
 _PERMISSIONS_WRITTEN: Final = MappingProxyType({flag: one for one, flag in _PERMISSIONS.items()})
 
+NAMED_MAX: Final = 20
+"""Refused topics that are kept by name; the others are only counted."""
+
+_SHOWN_MAX: Final = 255
+
 
 def read_broker_key(cluster_name: str, broker_name: str, broker_id: int) -> BrokerKey:
     """Return a broker's key.
@@ -265,12 +270,6 @@ def read_address(field: str, text: str) -> str:
     if address.port == 0 or address.is_wildcard:
         raise field_invalid(field, "must be an address that clients can reach", text)
     return str(address)
-
-
-NAMED_MAX: Final = 20
-"""Refused topics that are kept by name; the others are only counted."""
-
-_SHOWN_MAX: Final = 255
 
 
 @dataclass(slots=True)

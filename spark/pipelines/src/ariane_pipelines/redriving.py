@@ -52,6 +52,12 @@ if TYPE_CHECKING:
 KEPT_SHOWN: Final = 100
 REASONS_SHOWN: Final = 1000
 
+PAGE_SIZE: Final = 1000
+
+_PREFIX: Final = "MESSAGE_TYPE_"
+
+_NONE: Final = f"{_PREFIX}UNSPECIFIED"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedrivePlan:
@@ -306,12 +312,6 @@ def _counted(decisions: DataFrame) -> RedriveReport:
         reasons=[ReasonCount(*row) for row in reasons.collect()],
         kept=[KeptLetter(*row) for row in kept.collect()],
     )
-
-
-PAGE_SIZE: Final = 1000
-
-_PREFIX: Final = "MESSAGE_TYPE_"
-_NONE: Final = f"{_PREFIX}UNSPECIFIED"
 
 
 def topic_types(options: ReadOptions) -> dict[str, str]:

@@ -22,6 +22,12 @@ from ariane_wire import AddressSources
 REREAD_S: Final = 30.0
 """How often sources are read again."""
 
+_FOLDER: Final = "ariane-spark"
+
+_AnswerT = TypeVar("_AnswerT", bound=Message)
+
+_log: Final = logging.getLogger(__name__)
+
 
 class NameServers:
     """Addresses in the order in which they are asked."""
@@ -73,13 +79,6 @@ class NameServers:
         fresh = [address for address in known if address not in self._order]
         random.shuffle(fresh)
         self._order = [address for address in self._order if address in known] + fresh
-
-
-_FOLDER: Final = "ariane-spark"
-
-_AnswerT = TypeVar("_AnswerT", bound=Message)
-
-_log: Final = logging.getLogger(__name__)
 
 
 class KeptAnswers:

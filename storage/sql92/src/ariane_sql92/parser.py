@@ -31,7 +31,6 @@ _HINTS: Final = {
     "*": "arithmetic is not known",
 }
 
-
 GRAMMAR: Final = r"""
 ?start: some
 

@@ -36,6 +36,15 @@ FACT_LENGTH_MAX: Final = 200
 Consume = Callable[[ConsumeQuestion, str], Awaitable[ConsumeAnswer]]
 """Consumes a message at the request of a broker, which is given by name. Never raises."""
 
+STACKS_MAX: Final = 500
+
+STACK_FRAMES_MAX: Final = 60
+"""The most frames of a stack; the outermost are left out."""
+
+NAME_LENGTH_MAX: Final = 200
+
+PLACE_LENGTH_MAX: Final = 300
+
 
 class OperatorAnswers:
     """Answers for one client."""
@@ -141,14 +150,6 @@ def _add_stacks(state: ClientState) -> None:
             break
         state.stacks.append(stack)
     state.truncated = state.truncated or cut
-
-
-STACKS_MAX: Final = 500
-STACK_FRAMES_MAX: Final = 60
-"""The most frames of a stack; the outermost are left out."""
-
-NAME_LENGTH_MAX: Final = 200
-PLACE_LENGTH_MAX: Final = 300
 
 
 def stacks_now() -> tuple[list[ClientStack], bool]:

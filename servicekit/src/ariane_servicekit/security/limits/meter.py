@@ -56,7 +56,6 @@ SUBJECTS_OF: Final[Mapping[int, frozenset[int]]] = {
 }
 """Whose each figure may be."""
 
-
 BURST_S: Final = 1.0
 """Seconds of rest that a rate remembers."""
 

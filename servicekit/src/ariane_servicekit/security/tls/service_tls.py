@@ -29,7 +29,6 @@ from ariane_wire import Certificate, CheckServer, Identity, TlsContext, client_t
 
 _log = get_logger(__name__)
 
-
 KINDS: Final = MappingProxyType(
     {
         "broker": BROKERS,
@@ -41,6 +40,12 @@ KINDS: Final = MappingProxyType(
     }
 )
 """The kinds of process that a service may be, by its name."""
+
+MEMBER_TLS: Final[ContextVar[ServiceTls | None]] = ContextVar("ariane_member_tls", default=None)
+"""That of the process which this code runs for: several may live in one process of a test."""
+
+UserOfUri: TypeAlias = Callable[[str], str]
+"""The user that a URI names; empty if it names none."""
 
 
 class WrongServer(ConnectionError):
@@ -239,10 +244,6 @@ class ServiceTls:
         )
 
 
-MEMBER_TLS: Final[ContextVar[ServiceTls | None]] = ContextVar("ariane_member_tls", default=None)
-"""That of the process which this code runs for: several may live in one process of a test."""
-
-
 def _name_of(leaf: x509.Certificate, file: Path) -> MemberName:
     uris, _ = names_of(leaf)
     names = [name for uri in uris if (name := MemberName.parse(uri)) is not None]
@@ -261,10 +262,6 @@ def _in_words(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
     return str(error)
-
-
-UserOfUri: TypeAlias = Callable[[str], str]
-"""The user that a URI names; empty if it names none."""
 
 
 def user_rule(pattern: str, cluster: str) -> UserOfUri:

@@ -57,6 +57,23 @@ _Behavior = Callable[[Any, _Context], Awaitable[Message]]
 
 _log = get_logger(__name__)
 
+_LEFT_OUT: Final = frozenset({"body", "module", "secret"})
+"""Fields that the trail leaves out: the data of applications, their code, and secrets."""
+
+_NAMES: Final = (
+    *(
+        "sink_name",
+        "target_consumer_group",
+        "consumer_group",
+        "client_id",
+        "topic",
+        "broker_name",
+        "transaction_id",
+    ),
+    *("recall_handle", "filter", "name", "cluster_name", "user", "policy"),
+)
+"""Fields that name the resource of a request, in order of preference."""
+
 
 @runtime_checkable
 class KnowsBefore(Protocol):
@@ -231,24 +248,6 @@ def _slashed(full_name: str) -> str:
     """The name of a method as in calls, "a.v1.TopicService/CreateTopic", from its full name."""
     service, _, method = full_name.rpartition(".")
     return f"{service}/{method}"
-
-
-_LEFT_OUT: Final = frozenset({"body", "module", "secret"})
-"""Fields that the trail leaves out: the data of applications, their code, and secrets."""
-
-_NAMES: Final = (
-    *(
-        "sink_name",
-        "target_consumer_group",
-        "consumer_group",
-        "client_id",
-        "topic",
-        "broker_name",
-        "transaction_id",
-    ),
-    *("recall_handle", "filter", "name", "cluster_name", "user", "policy"),
-)
-"""Fields that name the resource of a request, in order of preference."""
 
 
 def trail_json(message: Message) -> str:

@@ -48,6 +48,10 @@ GRANTED_ACTIONS: Final = frozenset(
 )
 """Actions that can be granted."""
 
+DRAWN_BYTES: Final = 8
+
+SECRET_LENGTH_MAX: Final = 256
+
 
 def check_user_name(name: str, field: str = "user") -> str:
     """Return a user's name if it is legal.
@@ -150,12 +154,6 @@ def _check_pattern(path: str, entry: rules.AccessEntry) -> None:
         raise field_invalid(f"{path}.pattern", "must be any, literal or prefix")
     if not 0 < len(entry.name) <= _PATTERN_NAME_MAX or not entry.name.isprintable():
         raise field_invalid(f"{path}.name", f"must be 1 to {_PATTERN_NAME_MAX} printed characters")
-
-
-DRAWN_BYTES: Final = 8
-
-
-SECRET_LENGTH_MAX: Final = 256
 
 
 def checked_credential(wanted: Credential, secret: str) -> Credential:

@@ -32,6 +32,11 @@ from ariane_servicekit.security.limits.meter import GROUPS
 
 ResultT = TypeVar("ResultT")
 
+_Known = TypeVar("_Known")
+
+LOST_KEPT_MAX: Final = 10_000
+"""So many members, and deleted groups, are remembered; the oldest are forgotten."""
+
 
 class GroupChanges:
     """All changes to the set of groups while the broker serves."""
@@ -207,12 +212,6 @@ def check_user_group(consumer_group: str) -> None:
         raise group_name_illegal(consumer_group) from None
 
 
-_Known = TypeVar("_Known")
-
-KEPT_MAX: Final = 10_000
-"""So many members, and deleted groups, are remembered; the oldest are forgotten."""
-
-
 class LostMembers:
     """Members that went without a goodbye, and groups that were deleted after that, in memory.
 
@@ -257,5 +256,5 @@ class LostMembers:
 def _remember(known: dict[str, _Known], name: str, what: _Known) -> None:
     known.pop(name, None)
     known[name] = what
-    if len(known) > KEPT_MAX:
+    if len(known) > LOST_KEPT_MAX:
         del known[next(iter(known))]

@@ -65,6 +65,8 @@ _QUOTED_MAX: Final = 500
 SIZE_BYTES_DEFAULT: Final = 1 << 20
 """The size limit of a pull that has none."""
 
+_SIZE: Final = np.dtype("<i4")
+
 
 class _PendingRequest(NamedTuple):
     """A request of a stream that the broker has not answered."""
@@ -298,9 +300,6 @@ def _to_broker(request: PullT) -> PullT:
     if isinstance(asked, PullRecordsRequest):
         asked.projection = PULL_PROJECTION_RECORDS
     return asked
-
-
-_SIZE: Final = np.dtype("<i4")
 
 
 def as_records(request: PullMessagesRequest) -> PullRecordsRequest:

@@ -11,6 +11,15 @@ from ariane_gateway.clients.client import GatewayClient
 SILENCE_S_MAX: Final = 60.0
 """Clients call every 10 s; one that is silent for so long, and has no open stream, is gone."""
 
+HEAVY_WEIGHT: Final = 16 << 10
+"""Beyond that a client is heavy. Of others there may be as many as there may be streams."""
+
+HEAVY_WEIGHT_MAX: Final = 32 << 20
+"""Of all heavy clients together; a quarter of it of those of one user, or of one host where nobody
+signs."""
+
+_ENTRY_WEIGHT: Final = 16
+
 
 class Audience(Protocol):
     """Who is told of clients."""
@@ -159,16 +168,6 @@ class ClientTable:
     def _present(self, client: GatewayClient) -> None:
         if self.audience is not None:
             self.audience.present([client.portrait])
-
-
-HEAVY_WEIGHT: Final = 16 << 10
-"""Beyond that a client is heavy. Of others there may be as many as there may be streams."""
-
-HEAVY_WEIGHT_MAX: Final = 32 << 20
-"""Of all heavy clients together; a quarter of it of those of one user, or of one host where nobody
-signs."""
-
-_ENTRY_WEIGHT: Final = 16
 
 
 def weight_of(produces: tuple[str, ...], consumes: Mapping[str, tuple[Wanted, ...]]) -> int:

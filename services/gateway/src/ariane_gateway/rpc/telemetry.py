@@ -44,6 +44,13 @@ WAITING_BYTES_MAX: Final = 5 << 20
 SETTINGS_BYTES_MAX: Final = 1 << 20
 """Octets of a client's settings: brokers are told of them, and take 5 MiB at a time."""
 
+SEND_ATTEMPTS_MAX: Final = 3
+
+RECEIVE_COUNT: Final = 32
+
+HOLD_S: Final = 20
+"""How long consumers are to let receives be held, in seconds."""
+
 
 class Telemetry:
     """Serves the streams of all clients."""
@@ -226,12 +233,6 @@ async def _write(
         if command is not None:
             await context.write(command)
         del command  # Not kept while the next one is awaited.
-
-
-SEND_ATTEMPTS_MAX: Final = 3
-RECEIVE_COUNT: Final = 32
-HOLD_S: Final = 20
-"""How long consumers are to let receives be held, in seconds."""
 
 
 def producer_settings(given: Settings, *, body_bytes_max: int) -> Settings:

@@ -72,6 +72,8 @@ _SILENCE: Final = frozenset({"CLIENT_NOT_ATTACHED", "DEADLINE_PASSED"})
 
 _log = get_logger(__name__)
 
+_CODES: Final[dict[int, StatusCode]] = {code.value[0]: code for code in StatusCode}
+
 
 class RemoteBroker:
     """One broker's ``TransactionService``."""
@@ -272,9 +274,6 @@ async def _ask(
     except aio.AioRpcError as error:
         _log.info("name_server_unreachable", error=str(failure_of(error)))
         return None
-
-
-_CODES: Final[dict[int, StatusCode]] = {code.value[0]: code for code in StatusCode}
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,13 @@ ENDING_S: Final = 1.0
 Receive: TypeAlias = Callable[[BrokerRoute, ReceiveOrder, float], Coroutine[None, None, Answer]]
 """Asks a broker for messages; the number is the hold time in seconds."""
 
+TURNS: Final = 2
+"""While one answer is read, the broker works on the next request."""
+
+_of_loops: Final[
+    WeakKeyDictionary[asyncio.AbstractEventLoop, WeakValueDictionary[str, asyncio.Semaphore]]
+] = WeakKeyDictionary()
+
 
 def is_held(message: ReceivedMessage, clock: Clock) -> bool:
     """Whether this member still holds a message; after too long a wait another may have it.
@@ -325,14 +332,6 @@ class Asking:
             found = self._line.get_nowait()
             if not isinstance(found, CallError):
                 self._fetched.keep(found)
-
-
-TURNS: Final = 2
-"""While one answer is read, the broker works on the next request."""
-
-_of_loops: Final[
-    WeakKeyDictionary[asyncio.AbstractEventLoop, WeakValueDictionary[str, asyncio.Semaphore]]
-] = WeakKeyDictionary()
 
 
 def turn_at(address: str) -> asyncio.Semaphore:

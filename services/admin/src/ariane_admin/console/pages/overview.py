@@ -58,6 +58,16 @@ _Answer = TypeVar("_Answer")
 RECEIVING: Final = ("In flight", "Delayed", "Ready")
 """States of the messages of members that receive without owning queues, as column names."""
 
+WIDTH: Final = 480
+
+HEIGHT: Final = 130
+
+_LEFT: Final = 46
+
+_BOTTOM: Final = 18
+
+_TOP: Final = 8
+
 
 async def overview(ask: Asker, _request: Request) -> Page:
     """The whole cluster on one page; of a user with few rights, the part that he may see."""
@@ -202,13 +212,6 @@ def _behind(answer: lag_pb.ListGroupLagsResponse) -> Table:
     ]
     columns = ("Group", "Topic", "Messages", "Oldest", *shown, "Members")
     return Table("Longest backlogs", columns, rows, "No group is behind.")
-
-
-WIDTH: Final = 480
-HEIGHT: Final = 130
-_LEFT: Final = 46
-_BOTTOM: Final = 18
-_TOP: Final = 8
 
 
 def line_chart(points: Sequence[tuple[int, float]], label: str, *, gap_ms: int) -> Markup:

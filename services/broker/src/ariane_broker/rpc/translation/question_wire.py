@@ -20,6 +20,15 @@ STATE_BYTES_MAX: Final = 3 << 20
 
 ANSWER_CAUSE_LENGTH_MAX: Final = 1024
 
+_REASONS: Final = {
+    question_pb.HOLD_REASON_FAILED_IN_ORDER: HoldReason.FAILED_IN_ORDER,
+    question_pb.HOLD_REASON_REQUESTED: HoldReason.REQUESTED,
+    question_pb.HOLD_REASON_PAUSED: HoldReason.PAUSED,
+    question_pb.HOLD_REASON_BREAKER_OPEN: HoldReason.BREAKER_OPEN,
+}
+
+_REASON_VALUES: Final = {reason: value for value, reason in _REASONS.items()}
+
 
 def consumption_of(
     asked: ConsumptionAsked, *, broker_name: str, reads_records: bool
@@ -56,15 +65,6 @@ def bounded_answer(answer: question_pb.ConsumeAnswer) -> question_pb.ConsumeAnsw
     bounded.CopyFrom(answer)
     bounded.cause = shown(answer.cause[:ANSWER_CAUSE_LENGTH_MAX])[:ANSWER_CAUSE_LENGTH_MAX]
     return bounded
-
-
-_REASONS: Final = {
-    question_pb.HOLD_REASON_FAILED_IN_ORDER: HoldReason.FAILED_IN_ORDER,
-    question_pb.HOLD_REASON_REQUESTED: HoldReason.REQUESTED,
-    question_pb.HOLD_REASON_PAUSED: HoldReason.PAUSED,
-    question_pb.HOLD_REASON_BREAKER_OPEN: HoldReason.BREAKER_OPEN,
-}
-_REASON_VALUES: Final = {reason: value for value, reason in _REASONS.items()}
 
 
 def holds_of(
