@@ -1,7 +1,8 @@
-"""One-way sends, deadlines and cancellation, and compressed bodies."""
+"""One-way sends, deadlines and cancellation, relayed messages, and compressed bodies."""
 
 import asyncio
 import random
+from dataclasses import replace
 
 import grpc
 import pytest
@@ -16,11 +17,32 @@ from ariane_sdk import (
     PushConsumer,
     errors,
 )
+from ariane_sdk.message import RelayedMessage
 
 QUICK = ProducerSettings(
     call_timeout_s=1, send_timeout_s=60, repeat_delay_s_min=0.01, repeat_delay_s_max=0.05
 )
 PATIENT = ProducerSettings(call_timeout_s=60, send_timeout_s=60)
+
+
+@pytest.mark.parametrize("count", [2, 20])
+async def test_a_relayed_message_stays_who_it_is_beside_others_in_its_call(world, count):
+    messages = [
+        RelayedMessage("orders", b"%d" % n, unique_id=f"id-{n}", born_timestamp_ms=n + 1)
+        if n % 2
+        else Message("orders", b"%d" % n)
+        for n in range(count)
+    ]
+    settings = replace(PATIENT, spread_count=0)
+    async with Producer(world.name_servers, settings=settings) as producer:
+        await producer.route("orders")
+        results = await asyncio.gather(*map(producer.send, messages))
+    ids = {int(each.body): each.unique_id for each in world.brokers["broker-a"].messages}
+
+    assert len(world.brokers["broker-a"].calls) == 1
+    assert [each.unique_id for each in results] == [ids[n] for n in range(count)]
+    assert [each.unique_id for each in results[1::2]] == [f"id-{n}" for n in range(1, count, 2)]
+    assert len(set(ids.values())) == count
 
 
 async def test_one_way_does_not_wait_for_the_outcome(world):

@@ -85,11 +85,12 @@ def _fill(to: Message, message: ReceivedMessage, topic: Resource) -> None:
     body = bytes(message.body)
     to.topic.CopyFrom(topic)
     to.body = body
-    to.user_properties.update(
-        {name: value for name, value in properties.items() if name not in SYSTEM_PROPERTIES}
-    )
+    own = {name: value for name, value in properties.items() if name not in SYSTEM_PROPERTIES}
+    if own:
+        to.user_properties.update(own)
     system = to.system_properties
-    system.keys.extend(split_keys(property_of(PropertyName.KEYS, "")))
+    if keys := property_of(PropertyName.KEYS):
+        system.keys.extend(split_keys(keys))
     system.message_id = property_of(PropertyName.UNIQUE_ID) or message.offset_message_id
     system.body_digest.type, system.body_digest.checksum = MD5, _md5(body)
     system.body_encoding = IDENTITY

@@ -158,6 +158,8 @@ def _check_type(system: SystemProperties) -> None:
 
 
 def _checked_properties(given: Mapping[str, str]) -> dict[str, str]:
+    if not given:  # Most have none, and protobuf takes long to say so again.
+        return {}
     if len(given) > PROPERTIES_MAX:
         raise Illegal(
             Code.MESSAGE_PROPERTIES_TOO_LARGE, f"{len(given)} properties; {PROPERTIES_MAX} are most"
@@ -192,6 +194,8 @@ def _checked_tag(system: SystemProperties) -> str:
 
 def _checked_keys(system: SystemProperties) -> tuple[str, ...]:
     keys = tuple(filter(None, system.keys))
+    if not keys:
+        return ()
     if any(not key.strip() or holds_control_character(key) for key in keys):
         raise Illegal(
             Code.ILLEGAL_MESSAGE_KEY, "a key is not blank, and holds no control character"

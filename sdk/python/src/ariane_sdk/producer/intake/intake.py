@@ -102,6 +102,8 @@ class Intake:
         Raises:
             SendError: No broker takes messages for the topic.
         """
+        if type(message) is RelayedMessage:
+            return False
         try:
             info = self._topics.get(message.topic)
             if info is None or info.route is None:
@@ -121,7 +123,6 @@ class Intake:
                 or message.delay_level != AT_ONCE
                 or message.priority != 0
                 or message.expire_after is not None
-                or type(message) is RelayedMessage
             ):
                 return False
         except TYPE_ERRORS:
