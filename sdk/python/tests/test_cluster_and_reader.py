@@ -76,6 +76,11 @@ async def test_illegal_names_are_refused_here(client):
             await client.create_topic(name)
 
 
+async def test_a_topic_without_queues_is_refused(client):
+    with pytest.raises(errors.IllegalArgument, match="queue_count 0"):
+        await client.create_topic("queueless", queue_count=0)
+
+
 async def test_system_topics_are_listed_when_asked_for(client, topic):
     user_topics = set(await client.list_topics())
     all_topics = set(await client.list_topics(include_system=True))

@@ -3,14 +3,14 @@
 import re
 import subprocess
 import sys
-from importlib.metadata import EntryPoint
+from importlib.metadata import EntryPoint, entry_points
 
 import click
 import pytest
 from click.testing import CliRunner
 
 from ariane_admin.cli import main, root
-from ariane_admin.lazy_group import PLUGIN_GROUP, LazyGroup
+from ariane_admin.lazy_group import ELSEWHERE, PLUGIN_GROUP, LazyGroup
 from ariane_admin.own_commands import OWN_COMMANDS, CommandGroup, LazyCommand
 from ariane_admin.terminal.exits import ExitStatus
 
@@ -206,6 +206,15 @@ def test_a_mistyped_command_is_told_what_was_meant(capsys):
     assert "No such command 'gruop'. Did you mean 'group'?" in capsys.readouterr().err
     assert main(["topic", "craete"]) == ExitStatus.USAGE
     assert "Did you mean 'create'?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", list(ELSEWHERE))
+def test_a_command_of_a_package_that_is_missing_is_told_with_it(name):
+    [distribution] = {each.dist.name for each in entry_points(group=PLUGIN_GROUP, name=name)}
+    assert distribution == ELSEWHERE[name]
+    alone = LazyGroup("ariane", plugins=())
+    with pytest.raises(click.UsageError, match=f"pip install {distribution}"):
+        alone.resolve_command(click.Context(alone), [name])
 
 
 def leaves(command, path=()):

@@ -219,7 +219,7 @@ def test_a_plan_that_makes_no_sense_is_refused():
     check_plan(RedrivePlan(**good))
     for change, clause in (
         ({"group": "%DLQ%x"}, "belongs to the system"),
-        ({"group": "no group"}, "letters, digits"),
+        ({"group": "no group"}, "characters of A-Z"),
         ({"repair": mend, "repair_table": mend}, "one function is enough"),
         ({"wanted": no_zone}, "need a time zone"),
     ):

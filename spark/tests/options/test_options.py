@@ -132,7 +132,7 @@ def test_times(text, timestamp_ms):
         ({"minPartitions": "4", "maxPartitions": "3"}, "maxPartitions", "less than 'minPart"),
         ({"minPartitions": str(2**63)}, "minPartitions", "1 to 9223372036854775807"),
         ({"requestTimeoutMs": "9" * 20}, "requestTimeoutMs", "1 to 3600000"),
-        ({"group": "no such group"}, "group", "1 to 120 letters"),
+        ({"group": "no such group"}, "group", "1 to 120 characters"),
         ({"fetchMaxBytes": "1024"}, "fetchMaxBytes", "65536 to 4194304"),
         ({"failOnDataLoss": "no"}, "failOnDataLoss", "neither true nor false"),
         ({"maxOffsetsPerTrigger": "5"}, "maxOffsetsPerTrigger", "is for a stream read"),
@@ -408,7 +408,7 @@ def test_limits_of_a_trigger(text, milliseconds):
         ({"maxTriggerDelay": "5"}, "maxTriggerDelay", "'500ms', '10s' or '15m'"),
         ({"maxTriggerDelay": "5 parsecs"}, "maxTriggerDelay", "'500ms', '10s' or '15m'"),
         ({"maxTriggerDelay": "5s"}, "maxTriggerDelay", "only with 'minOffsetsPerTrigger'"),
-        ({"commitGroup": "a b"}, "commitGroup", "1 to 120 letters"),
+        ({"commitGroup": "a b"}, "commitGroup", "1 to 120 characters"),
         (
             {"minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "4"},
             "maxOffsetsPerTrigger",

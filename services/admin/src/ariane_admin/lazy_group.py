@@ -16,6 +16,7 @@ from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import click
@@ -28,6 +29,11 @@ from ariane_admin.own_commands import OWN_COMMANDS, CommandGroup, LazyCommand
 
 PLUGIN_GROUP: Final = "ariane.commands"
 """Entry points of this group are click commands."""
+
+ELSEWHERE: Final[Mapping[str, str]] = MappingProxyType(
+    {"spark": "ariane-pipelines", "store": "ariane-storage"}
+)
+"""Our commands that other packages bring, which are listed in the same page."""
 
 _COLUMNS_BESIDE: Final = 6
 """The columns of a line of help besides name and text."""
@@ -94,10 +100,14 @@ class LazyGroup(click.Group):
 
         Raises:
             click.NoSuchCommand: There is none; the error suggests similar names.
+            click.UsageError: It is one of another package of ours, which is not installed.
         """
         try:
             return super().resolve_command(ctx, args)
         except click.NoSuchCommand as error:
+            if self._own is OWN_COMMANDS and args[0] in ELSEWHERE:
+                text = f"{args[0]} comes with another package: pip install {ELSEWHERE[args[0]]}"
+                raise click.UsageError(text, ctx) from None
             alike = get_close_matches(args[0], self.list_commands(ctx))
             raise click.NoSuchCommand(args[0], possibilities=alike, ctx=ctx) from error
 

@@ -102,7 +102,9 @@ def test_a_json_line_overrides_the_defaults():
 @pytest.mark.parametrize(
     ("line", "wrong"),
     [
-        (b"not json", "Expecting value"),
+        (b"not json", "no JSON: Expecting value at character 1"),
+        (b'{"body": "\\ud83d"}', "half of a surrogate pair"),
+        (b'{"body": "x", "deliver_at": "soon"}', "its deliver_at 'soon' is no time with a zone"),
         (b"[1]", "no JSON object"),
         (b'{"tag": "x"}', "no text named 'body'"),
         (b'{"body": 7}', "no text named 'body'"),

@@ -126,7 +126,7 @@ def check_group_name(name: str, *, system: bool = False) -> str:
 def _checked(kind: str, name: str, spelling: re.Pattern[str], length_max: int) -> str:
     if len(name) > length_max or spelling.fullmatch(name) is None:
         raise IllegalName(
-            f"{kind} {name!r}: 1 to {length_max} letters, digits, '_', '-', '%' or '|'"
+            f"{kind} {name!r}: 1 to {length_max} characters of A-Z a-z 0-9 _ - % and | are allowed"
         )
     return name
 

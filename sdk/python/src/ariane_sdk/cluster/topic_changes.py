@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from ariane.broker.v1.topic_service_pb2 import CreateTopicRequest, DeleteTopicRequest, Topic
 from ariane.common.v1.message_pb2 import MESSAGE_TYPE_FIFO, MESSAGE_TYPE_UNSPECIFIED
+from ariane_sdk.checks.queue_arguments import checked_count
 from ariane_sdk.client.broker_calls import answer_of
 from ariane_sdk.client.queue_order import QueueOrders
 from ariane_sdk.cluster.primaries import at_every_primary
@@ -42,10 +43,12 @@ class TopicChanges:
         """Create a topic; the order of a FIFO topic is stored first.
 
         Raises:
+            IllegalArgument: It would have no queue.
             TopicExists: A broker has it already; others may have created it.
             ServiceUnavailable: There is no broker.
             CallError: A broker did not create it; others may have.
         """
+        checked_count("queue_count", queue_count)
         request = CreateTopicRequest(
             topic=Topic(
                 topic=topic,

@@ -216,8 +216,10 @@ def certificate_rows(file: str, content: bytes) -> Iterator[CertificateRow]:
     """
     try:
         certificates = x509.load_pem_x509_certificates(content)
-    except ValueError as error:
-        raise CertificateFolderRefused(f"{file}: {error}") from None
+    except ValueError:
+        raise CertificateFolderRefused(
+            f"{file} has no certificate that can be read, as PEM"
+        ) from None
     for certificate in certificates:
         uris, hosts = names_of(certificate)
         yield CertificateRow(

@@ -19,8 +19,9 @@ from ariane_admin.asking.cluster_doors import ClusterDoors
 from ariane_admin.asking.connection import run_async
 from ariane_admin.asking.partial_answers import CompleteAnswers, PartialAnswers, unknown_group
 from ariane_admin.servicers.here import ServicersHere
+from ariane_admin.terminal.client_warnings import say_warning
 from ariane_admin.terminal.exits import ExitStatus
-from ariane_sdk.errors import CallError, GroupNotFound
+from ariane_sdk.errors import CallError, GroupNotFound, RouteNotFound
 
 _Answer = TypeVar("_Answer")
 
@@ -105,6 +106,19 @@ def answered(
             return asked, await method(asked)(request)
 
     return run_async(ask())
+
+
+def doubt_topic(name_servers: str, topic: str) -> None:
+    """Warn of a topic that no broker has, before an empty list is believed: it may be mistyped."""
+
+    async def ask() -> None:
+        async with questions(name_servers) as asked:
+            await asked.doors.client.route(topic)
+
+    try:
+        run_async(ask())
+    except RouteNotFound as unknown:
+        say_warning(str(unknown))
 
 
 @asynccontextmanager

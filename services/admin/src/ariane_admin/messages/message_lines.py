@@ -85,6 +85,11 @@ class MessageDefaults:
                 delay_level=0 if own_time else self.delay_level,
                 priority=_priority(given, self.priority),
             )
+        except UnicodeEncodeError as error:
+            raise _no_message(number, "it has half of a surrogate pair") from error
+        except json.JSONDecodeError as error:
+            wrong = f"it is no JSON: {error.msg} at character {error.pos + 1}"
+            raise _no_message(number, wrong) from error
         except ValueError as error:
             raise _no_message(number, str(error)) from error
         except RecursionError as error:
@@ -144,9 +149,15 @@ def _own_time(given: Mapping[str, Any]) -> datetime | None:
     """
     if "deliver_at" not in given:
         return None
-    moment = datetime.fromisoformat(_text(given, "deliver_at", ""))
-    if moment.tzinfo is None:
-        raise ValueError("its deliver_at has no zone: say 2026-01-31T10:00:00Z")
+    text = _text(given, "deliver_at", "")
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise ValueError(
+            f"its deliver_at {text!r:.100} is no time with a zone: say 2026-01-31T10:00:00Z"
+        )
     return moment
 
 

@@ -87,9 +87,14 @@ def exit_status_of(error: errors.ArianeError) -> ExitStatus:
 
 
 def line_of(error: errors.ArianeError) -> str:
-    """The line for an error: its text and notes, advice, and its reason in brackets."""
+    """The line for an error: what ``text_of`` says, and its reason in brackets."""
+    return f"{text_of(error)} [{error.reason}]"
+
+
+def text_of(error: errors.ArianeError) -> str:
+    """An error's text and notes, and advice."""
     notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
-    return f"{error}{notes}{_advice(error)} [{error.reason}]"
+    return f"{error}{notes}{_advice(error)}"
 
 
 def reasoned(error: errors.ArianeError) -> str:

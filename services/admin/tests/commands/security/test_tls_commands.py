@@ -119,6 +119,12 @@ def test_wrong_names(run, folder, arguments, text):
     assert not folder.exists()
 
 
+def test_what_holds_no_certificate_is_told_in_our_words(folder, capsys):
+    folder.write_text("hello")
+    assert main(["tls", "show", str(folder)]) == ExitStatus.FAILED
+    assert f"{folder.name} has no certificate that can be read" in capsys.readouterr().err
+
+
 def test_a_folder_without_an_authority(run, folder):
     folder.mkdir()
     assert "ariane tls init" in run("show", status=ExitStatus.FAILED)

@@ -110,5 +110,5 @@ def _check_spelling(code: Code.ValueType, kind: str, name: str, length_max: int)
     if len(name) > length_max or _SPELLING.fullmatch(name) is None:
         raise Illegal(
             code,
-            f"{kind} {name!r:.140}: 1 to {length_max} letters, digits, '_', '-', '%' or '|'",
+            f"{kind} {name!r:.140}: 1 to {length_max} characters of A-Z a-z 0-9 _ - % and |",
         )

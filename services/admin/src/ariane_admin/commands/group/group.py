@@ -9,7 +9,7 @@ from ariane.admin.v1.lag_service_pb2 import ListQueueLagsRequest
 from ariane_admin.asking.connection import run_async
 from ariane_admin.asking.options import count_option, question_options
 from ariane_admin.asking.partial_answers import marked_row, write_rows
-from ariane_admin.asking.questions import answered, questions
+from ariane_admin.asking.questions import answered, doubt_topic, questions
 from ariane_admin.commands.group.group_rows import (
     conflict_row,
     group_row,
@@ -74,6 +74,8 @@ def list_groups(
         warn_of_absent=True,
     )
     found = [each for each in answer.groups if topic is None or topic in each.topics]
+    if topic is not None and not found:
+        doubt_topic(name_servers, topic)
     rows = map(group_row, first_of(found, count))
     return write_rows(output, asked, _LIST_COLUMNS, rows, totals=_TOTALS)
 

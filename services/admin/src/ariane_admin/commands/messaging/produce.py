@@ -16,7 +16,7 @@ from ariane_admin.counted import counted
 from ariane_admin.errors import CommandFailed
 from ariane_admin.messages.message_lines import MessageDefaults
 from ariane_admin.messages.start_position import MomentType
-from ariane_admin.terminal.error_statuses import exit_status_of
+from ariane_admin.terminal.error_statuses import exit_status_of, text_of
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_admin.terminal.line_input import iter_lines
 from ariane_admin.terminal.output import Output
@@ -232,7 +232,7 @@ def _stopped(error: BatchSendError) -> CommandFailed:
     """Why it goes no further; the status is that of the first refusal."""
     first = next(outcome for outcome in error.outcomes if isinstance(outcome, ArianeError))
     status = ExitStatus.OUTCOME_UNKNOWN if error.outcome_unknown else exit_status_of(first)
-    return CommandFailed(str(first), status, reason=first.reason)
+    return CommandFailed(text_of(first), status, reason=first.reason)
 
 
 def _pairs(properties: tuple[str, ...]) -> dict[str, str]:
