@@ -132,6 +132,22 @@ async def test_a_connection_that_breaks_leaves_the_outcome_unknown():
     assert (error.code(), error.never_processed) == (StatusCode.UNAVAILABLE, False)
 
 
+async def test_a_port_of_http_1_is_told_as_that():
+    """The console's port, most often, in place of the one beside it."""
+
+    async def serve(reader, writer):
+        await reader.read(1)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with server, ariane_wire.insecure_channel(address) as channel:
+        error = await failure(channel.unary_unary(ECHO)(b"the request"))
+    assert error.code() is StatusCode.UNAVAILABLE
+    assert "answers in HTTP/1" in error.details()
+
+
 async def test_draining_lets_calls_end_and_loses_none(serving):
     handlers = Handlers()
     server = ariane_wire.server()

@@ -37,6 +37,7 @@ forward: it counts like so many more."""
 
 _WHOLE_HEAD: Final = END_STREAM | END_HEADERS
 _LENGTH: Final = Struct(">I")
+_HTTP_1: Final = b"HTTP/1"
 
 
 class FrameReader(FrameSender, ABC):
@@ -158,7 +159,10 @@ class FrameReader(FrameSender, ABC):
                         break
                     continue
             if length > self._frame_octets_max:
-                raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, f"a frame of {length} octets")
+                wrong = f"a frame of {length} octets"
+                if bytes(octets[at : at + len(_HTTP_1)]) == _HTTP_1:
+                    wrong = "it answers in HTTP/1, and does not speak gRPC at this port"
+                raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, wrong)
             if kind != DATA and length > self.payload_octets_max:
                 raise ConnectionFault(
                     ErrorCode.ENHANCE_YOUR_CALM, f"a frame of {length} octets that is no DATA"
