@@ -38,7 +38,7 @@ class World:
         """The loop that hears of asynchronous generators: the last one that ran."""
         self._process_id = 1000
         self.idle_workers: list[_Worker] = []
-        """Greenlets of threads that have no work."""
+        """Threads that have no work."""
         self._play_locks()
 
     def machine(self, name: str) -> Machine:
@@ -62,7 +62,7 @@ class World:
         """A greenlet that does some work of a thread once it is entered."""
         worker = self.idle_workers.pop() if self.idle_workers else _Worker(self)
         worker.work = work
-        return worker
+        return worker.greenlet
 
     def finds(self, process: Process, what: str, context: dict[str, Any]) -> None:
         """Note what must not happen."""
@@ -79,16 +79,15 @@ class World:
                 module.threading = threading  # type: ignore[attr-defined]
 
 
-class _Worker(greenlet):
+class _Worker:
     """Does one piece of work after the other, unless it is left for ever in one of them."""
 
     def __init__(self, world: World) -> None:
-        super().__init__(parent=world.hub)
         self.work: Callable[[], None]
+        self.greenlet = greenlet(self._run, world.hub)
         self._world = world
 
-    def run(self) -> None:
-        """Work, and be free for other work."""
+    def _run(self) -> None:
         while True:
             self.work()
             self._world.idle_workers.append(self)
