@@ -99,6 +99,23 @@ async def test_renewals_for_many_clients_let_other_calls_run(table):
     assert (table.window(GROUP, QUEUE).rows["until_ms"] > NOW_MS + 1000).all()
 
 
+def test_a_group_that_is_done_is_looked_at_once_more_and_then_not_until_it_receives(table):
+    table.apply(event(EventKind.SETTLE))
+    assert [list(table.unsettled()) for _ in range(2)] == [[None], []]
+    more = event(
+        EventKind.HAND,
+        COUNT,
+        1,
+        serial=(NOW_MS + 1) * receive_table.SERIALS_PER_MS,
+        until_ms=NOW_MS + 1000,
+        offset=COUNT + 1,
+        attempts=np.ones(1, np.int32),
+    )
+    table.apply(more)
+    [(group, queue, _)] = table.unsettled()
+    assert (group, queue) == (GROUP, QUEUE)
+
+
 async def test_messages_that_a_reset_took_meanwhile_are_not_renewed(table):
     for number in range(COUNT):
         keep(table, number)
