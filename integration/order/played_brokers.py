@@ -198,7 +198,7 @@ class Calls:
             lambda broker: {queue: broker.offsets.get(queue, QueuePosition(0)) for queue in queues},
         )
 
-    async def store(self, route, offsets, *, durable=False, **_):
+    async def store(self, route, offsets, *, durable=False, last=False, **_):
         epochs = {queue: self._lock_epoch_of(queue) for queue in offsets}
         offsets = dict(offsets)
 
@@ -210,7 +210,7 @@ class Calls:
                     broker.offsets[queue] = offset
                 else:
                     refused[queue] = error
-            if durable:
+            if durable or last:
                 broker.saved_offsets = dict(broker.offsets)
             return refused
 

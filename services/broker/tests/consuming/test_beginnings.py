@@ -1,4 +1,4 @@
-"""Where a group begins, while replicas do not have it yet; and resets that they do not confirm."""
+"""Where groups begin and members end, while replicas do not have it; and unconfirmed resets."""
 
 import asyncio
 from collections import Counter
@@ -120,6 +120,22 @@ async def test_other_groups_do_not_wait_for_a_beginning():
     assert not beginning.done()
     place.confirmed.set()
     await beginning
+
+
+async def test_a_last_offset_is_answered_once_replicas_have_it():
+    """Nobody else could store it again at a broker that took over without it."""
+    place = Place()
+
+    def store(offset, rule):
+        wanted = [OffsetToStore(QueueKey("orders", 0), offset, rule=rule)]
+        return asyncio.create_task(place.changes.store("group", wanted, durable=True))
+
+    assert await store(3, StoreRule.RAISE) == []
+    last = store(3, StoreRule.LAST)
+    await turns()
+    assert not last.done()
+    place.confirmed.set()
+    assert await last == []
 
 
 async def test_members_are_told_of_a_reset_that_replicas_do_not_confirm():

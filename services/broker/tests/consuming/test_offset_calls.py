@@ -286,6 +286,8 @@ async def test_a_lower_offset_counts_only_where_it_is_meant(broker, refused):
     assert await store(1) == 2
     assert await store(3) == 3
     assert await store(1, offset_pb.STORE_RULE_MOVE) == 1
+    assert await store(2, offset_pb.STORE_RULE_LAST) == 2
+    assert await store(1, offset_pb.STORE_RULE_LAST) == 2
     assert (await refused(store(1, 77))).reason == "FIELD_INVALID"
 
 

@@ -37,6 +37,8 @@ class _StoreRuleEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_StoreRule.V
     """
     STORE_RULE_MOVE: _StoreRule.ValueType  # 2
     """Replaces it, also by a lower one: the caller has gone back on purpose."""
+    STORE_RULE_LAST: _StoreRule.ValueType  # 3
+    """Raises it, or nothing. The caller gives the queue up, and nobody else knows how far it is done."""
 
 class StoreRule(_StoreRule, metaclass=_StoreRuleEnumTypeWrapper):
     """What storing an offset does to the one that the group has."""
@@ -51,6 +53,8 @@ members that find a group new to a topic begin it in all queues, and agree on wh
 """
 STORE_RULE_MOVE: StoreRule.ValueType  # 2
 """Replaces it, also by a lower one: the caller has gone back on purpose."""
+STORE_RULE_LAST: StoreRule.ValueType  # 3
+"""Raises it, or nothing. The caller gives the queue up, and nobody else knows how far it is done."""
 Global___StoreRule: _TypeAlias = StoreRule  # noqa: Y015
 
 @_typing.final
@@ -247,9 +251,9 @@ class StoreConsumerOffsetsRequest(_message.Message):
     client_id: _builtins.str
     """The caller's client id. May be empty for tools."""
     durable: _builtins.bool
-    """Whether to answer only once the offsets are forced to disk. With BEGIN and MOVE, all brokers in
-    sync must have them, too, where they acknowledge messages (REPLICATION_UNCONFIRMED if that
-    takes too long); what a failover loses of others is consumed again.
+    """Whether to answer only once the offsets are forced to disk. With any rule but the first, all
+    brokers in sync must have them, too, where they acknowledge messages (REPLICATION_UNCONFIRMED
+    if that takes too long); what a failover loses of others is consumed again.
     """
     stream_engine: _builtins.str
     """The stream processor that stores them, such as "Spark 4.3.0", where it is no member and reads

@@ -1,5 +1,8 @@
 """The offset of a queue that a consumer gives up: there its next owner begins.
 
+Nobody else knows it. So it is stored again until replicas have it, too: the primary may die before
+the next owner has asked for it.
+
 The next owner waits while the broker has no primary, so this one does, too. What a replica gave
 meanwhile may be of an epoch that this consumer does not know: it is stored once the primary has
 taken the offset before that, and so has found that its log lost nothing.
@@ -23,6 +26,9 @@ from ariane_sdk.runtime.log import logger
 
 RETRY_S: Final = 1.0
 """Delay before it is stored again."""
+
+FULL_REASON: Final = "STORE_FULL"
+"""The primary has the offset in memory: nobody waits until its disk has room."""
 
 
 class LastOffsets:
@@ -62,12 +68,14 @@ class LastOffsets:
         deadline_s = self._clock.monotonic_s() + PATIENCE_S
         while True:
             try:
-                refused = await self._keeping.store(self._broker_of(queue), {queue: position})
+                broker = self._broker_of(queue)
+                refused = await self._keeping.store(broker, {queue: position}, last=True)
                 for error in refused.values():
                     raise error
             except CallError as error:
                 late = self.is_closing or self._clock.monotonic_s() > deadline_s
-                if late or not error.retriable or error.reason in LOST_REASONS:
+                is_final = error.reason in {*LOST_REASONS, FULL_REASON}
+                if late or is_final or not (error.retriable or error.outcome_unknown):
                     raise
                 self._failover.note(error, [queue.topic])
             else:

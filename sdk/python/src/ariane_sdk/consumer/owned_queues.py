@@ -284,8 +284,8 @@ class OwnedQueues:
         else:
             self._store_failures = 0
 
-    async def store(self, *, durable: bool, broker_name: str = "") -> None:
-        """Store the offsets that have changed, of one broker's queues if it is named.
+    async def store(self, *, durable: bool, last: bool = False, broker_name: str = "") -> None:
+        """Store the offsets that have changed, of one broker if it is named; or the ``last`` ones.
 
         Raises:
             ConsumerOffsetRefused: Some were refused; the others are stored.
@@ -296,12 +296,12 @@ class OwnedQueues:
             consumer_offset = owned.done_offset
             has_changed = consumer_offset != owned.stored_offset or owned.is_doubted
             if broker_name in {"", queue.broker_name} and (durable or has_changed):
-                position = position_to_store(owned, consumer_offset)
-                by_broker[queue.broker_name][queue] = position
+                by_broker[queue.broker_name][queue] = position_to_store(owned, consumer_offset)
         refused: dict[MessageQueue, CallError] = {}
         failures: list[BaseException] = []
+        store = partial(self._store_together, durable=durable, last=last)
         for answer in await asyncio.gather(
-            *(self._store_together(offsets, durable=durable) for offsets in by_broker.values()),
+            *map(store, by_broker.values()),
             return_exceptions=True,
         ):
             if isinstance(answer, BaseException):
@@ -343,9 +343,9 @@ class OwnedQueues:
         await self._pull_loops.close()
         await asyncio.gather(*self._releases.values(), return_exceptions=True)
         try:
-            await self.store(durable=True)
+            await self.store(durable=True, last=True)
         except ArianeError as error:
-            logger.warning("the last offsets of group %s are not stored: %s", self._group, error)
+            logger.warning("the last offsets of group %s may be lost: %s", self._group, error)
         for owned in [each for each in self._owned.values() if each.replica_begin is not None]:
             await self._last_offsets.store(owned, owned.done_offset)
         self._owned.clear()
@@ -353,7 +353,7 @@ class OwnedQueues:
             await self._locks.give_back_all()
 
     async def _store_together(
-        self, offsets: Mapping[MessageQueue, QueuePosition], *, durable: bool
+        self, offsets: Mapping[MessageQueue, QueuePosition], *, durable: bool, last: bool = False
     ) -> dict[MessageQueue, CallError]:
         """Store offsets of queues of one broker; return the errors of refused ones."""
         broker = broker_named(self._routes, next(iter(offsets)).broker_name)
@@ -368,7 +368,9 @@ class OwnedQueues:
         for owned in doubted:
             owned.is_doubted = False
         try:
-            refused = await self._keeping.store(broker, offsets, durable=durable, back=back)
+            refused = await self._keeping.store(
+                broker, offsets, durable=durable, last=last, back=back
+            )
         except BaseException:
             for owned in doubted:
                 owned.is_doubted = True
@@ -479,15 +481,15 @@ class OwnedQueues:
         if timeout_s is None:
             timeout_s = self._settings.release_timeout_s
         release = self._release(owned, store=store, timeout_s=timeout_s)
-        task = start_task(release, f"release-{queue}")
-        self._releases[queue] = task
+        task = self._releases[queue] = start_task(release, f"release-{queue}")
         task.add_done_callback(lambda _: self._releases.pop(queue, None))
 
     async def _release(self, owned: OwnedQueue, *, store: bool, timeout_s: float) -> None:
         consumer_offset = await owned.release(timeout_s)
         await self._notices.lost([owned.queue], to_other=True)
+        is_known = consumer_offset == owned.first_offset == owned.stored_offset
         try:
-            if store and (consumer_offset != owned.stored_offset or owned.is_doubted):
+            if store and (owned.is_doubted or not is_known):
                 await self._last_offsets.store(owned, consumer_offset)
         finally:
             await self._give_back([owned.queue])

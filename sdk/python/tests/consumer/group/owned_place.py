@@ -31,7 +31,7 @@ class Keeping:
         self.offsets = dict.fromkeys((Q0, Q1, Q2, GONE), QueuePosition(5))
         self.gate = asyncio.Event()
         self.gate.set()
-        self.asked, self.stored = [], []
+        self.asked, self.stored, self.lasts = [], [], []
 
     async def load(self, _broker, queues):
         found = {queue: self.offsets[queue] for queue in queues if queue in self.offsets}
@@ -39,8 +39,9 @@ class Keeping:
         await self.gate.wait()
         return found
 
-    async def store(self, _broker, offsets, *, durable=False, **_):
+    async def store(self, _broker, offsets, *, durable=False, last=False, **_):
         self.stored.append(offsets)
+        self.lasts.append(last)
         self.offsets |= offsets
         return {}
 
@@ -56,7 +57,7 @@ class Work:
     def __init__(self, queue, begin_offset):
         self.queue = queue
         self.window = QueueWindow(begin_offset)
-        self.begin_offset = begin_offset
+        self.first_offset = self.begin_offset = begin_offset
         self.log_epoch, self.replica_begin = 0, None
         self.stored_offset = None
         self.is_doubted = False

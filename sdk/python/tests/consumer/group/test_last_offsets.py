@@ -30,6 +30,81 @@ async def test_the_last_offset_of_a_queue_waits_for_a_broker_that_has_none_to_ta
     assert place.keeping.offsets[Q0] == QueuePosition(9)
 
 
+async def test_the_last_offset_of_a_queue_waits_for_replicas(make_owned):
+    """The primary may die before the next owner has asked for it."""
+    place = make_owned()
+    store, unconfirmed = place.keeping.store, errors.CallError("unconfirmed", outcome_unknown=True)
+    failures, asked_for_last = [unconfirmed] * 2, []
+
+    async def confirm_late(broker, offsets, *, last=False, **how):
+        asked_for_last.append(last)
+        if failures:
+            raise failures.pop()
+        return await store(broker, offsets, **how)
+
+    place.owned.change_to({Q0}, handover_s=0)
+    await wait_until(lambda: place.owned.queues == {Q0})
+    place.keeping.store = confirm_late
+    place.works[0].begin_offset = 9
+    place.works[0].finish.set()
+    place.owned.change_to((), handover_s=0)
+    await wait_until(lambda: not place.owned.uses(Q0))
+
+    assert asked_for_last == [True] * 3
+    assert place.keeping.offsets[Q0] == QueuePosition(9)
+
+
+async def test_a_full_disk_holds_no_queue_up(make_owned):
+    """The primary has the offset in memory, where its next owner finds it."""
+    place, tries = make_owned(), []
+
+    async def refuse(_broker, offsets, **_):
+        tries.append(offsets)
+        raise errors.ServiceUnavailable("full", reason="STORE_FULL", retriable=True)
+
+    place.owned.change_to({Q0}, handover_s=0)
+    await wait_until(lambda: place.owned.queues == {Q0})
+    place.keeping.store = refuse
+    place.works[0].begin_offset = 9
+    place.works[0].finish.set()
+    place.owned.change_to((), handover_s=0)
+    await wait_until(lambda: not place.owned.uses(Q0))
+
+    assert tries == [{Q0: QueuePosition(9)}]
+
+
+@pytest.mark.parametrize("closes", [False, True], ids=["gives up", "closes"])
+async def test_an_offset_that_was_stored_by_and_by_is_stored_as_the_last_one_too(
+    make_owned, closes
+):
+    """Or only the primary may have it."""
+    place = make_owned()
+    place.owned.change_to({Q0}, handover_s=0)
+    await wait_until(lambda: place.owned.queues == {Q0})
+    place.works[0].begin_offset = 9
+    await place.owned.store(durable=False)
+    place.works[0].finish.set()
+    if closes:
+        await place.owned.close()
+    else:
+        place.owned.change_to((), handover_s=0)
+        await wait_until(lambda: not place.owned.uses(Q0))
+
+    assert place.keeping.stored == [{Q0: QueuePosition(9)}] * 2
+    assert place.keeping.lasts == [False, True]
+
+
+async def test_a_queue_of_which_nothing_came_is_given_up_without_a_word(make_owned):
+    place = make_owned()
+    place.owned.change_to({Q0}, handover_s=0)
+    await wait_until(lambda: place.owned.queues == {Q0})
+    place.works[0].finish.set()
+    place.owned.change_to((), handover_s=0)
+    await wait_until(lambda: not place.owned.uses(Q0))
+
+    assert place.keeping.stored == []
+
+
 async def test_a_consumer_that_closes_waits_for_no_primary(make_owned):
     place = make_owned()
     place.owned.change_to({Q0}, handover_s=0)

@@ -43,6 +43,8 @@ class StoreRule(Enum):
     """Nothing: it counts only for a group that has none."""
     MOVE = auto()
     """Replaces it."""
+    LAST = auto()
+    """Raises it, or nothing: who stores it gives the queue up, and nobody else knows it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +85,8 @@ class OffsetChanges:
     ) -> None:
         """``saved`` keeps the offsets; ``replicate`` returns once replicas have what was saved.
 
-        Only changes wait for ``replicate`` whose loss would do more than deliver messages again:
-        beginnings, and moves on purpose.
+        Only changes wait for ``replicate`` whose loss would do more than deliver messages again,
+        beginnings and moves on purpose, and last offsets: no living member could store them anew.
         """
         self._offsets = offsets
         self._store = store
@@ -113,8 +115,8 @@ class OffsetChanges:
             consumer_group: The group.
             offsets: The offsets.
             client_id: The client that stores them; empty for tools.
-            durable: Whether to return only once they are on the disk; beginnings and moves also on
-                replicas.
+            durable: Whether to return only once they are on the disk; beginnings, moves and last
+                ones also on replicas.
 
         Returns:
             The refused ones, with their errors; the others are stored.

@@ -22,6 +22,8 @@ class OwnedQueue(Protocol):
     replica_begin: int | None
     """Where a replica stood in for a primary; None: nowhere. What it gave may be of a later epoch
     than ``log_epoch``, until a primary has found that its log still has what was before."""
+    first_offset: int
+    """Where this consumer began; who owned the queue before has had replicas store that."""
     stored_offset: int | None
     """The stored consumer offset; None if this consumer has stored none."""
     is_doubted: bool

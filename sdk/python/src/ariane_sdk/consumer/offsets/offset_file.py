@@ -123,6 +123,7 @@ class OffsetFile:
         offsets: Mapping[MessageQueue, QueuePosition],
         *,
         durable: bool = False,  # noqa: ARG002 - every store is forced to disk.
+        last: bool = False,  # noqa: ARG002 - likewise.
         back: Collection[MessageQueue] = (),  # noqa: ARG002 - no other consumer has the file.
     ) -> dict[MessageQueue, CallError]:
         """Replace the file by one with these offsets.

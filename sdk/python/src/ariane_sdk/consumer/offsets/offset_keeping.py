@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import Protocol
 
-from ariane.broker.v1.offset_service_pb2 import STORE_RULE_BEGIN, STORE_RULE_MOVE
+from ariane.broker.v1.offset_service_pb2 import (
+    STORE_RULE_BEGIN,
+    STORE_RULE_LAST,
+    STORE_RULE_MOVE,
+    StoreRule,
+)
 from ariane_sdk.client.broker_calls import BrokerCalls, OffsetEpochs
 from ariane_sdk.client.caution import NO_CAUTION, Caution, InWork
 from ariane_sdk.client.queue_position import QueuePosition
@@ -46,6 +52,7 @@ class OffsetKeeping(Protocol):
         offsets: Mapping[MessageQueue, QueuePosition],
         *,
         durable: bool = False,
+        last: bool = False,
         back: Collection[MessageQueue] = (),
     ) -> dict[MessageQueue, CallError]:
         """Store offsets of queues of a broker.
@@ -54,6 +61,7 @@ class OffsetKeeping(Protocol):
             broker: The broker.
             offsets: The next queue offset to be consumed, by queue.
             durable: Whether to return only once they are on a disk.
+            last: Likewise, and on those of replicas: this consumer gives the queues up.
             back: Queues in which this consumer has gone back. In all others a lower offset than the
                 stored one changes nothing: a member that owns the queue now is further.
 
@@ -155,10 +163,13 @@ class BrokerOffsets:
         offsets: Mapping[MessageQueue, QueuePosition],
         *,
         durable: bool = False,
+        last: bool = False,
         back: Collection[MessageQueue] = (),
     ) -> dict[MessageQueue, CallError]:
         """Let the broker store offsets."""
-        return await self._store(broker, offsets, durable=durable, back=back)
+        rules = dict.fromkeys(offsets, STORE_RULE_LAST) if last else {}
+        rules |= dict.fromkeys(back, STORE_RULE_MOVE)
+        return await self._store(broker, offsets, durable=durable or last, rules=rules)
 
     async def kept(self, broker: BrokerRoute, queue: MessageQueue) -> int | None:
         """The offset that the broker has."""
@@ -208,7 +219,7 @@ class BrokerOffsets:
         *,
         durable: bool = False,
         in_work: InWork | None = None,
-        back: Collection[MessageQueue] = (),
+        rules: Mapping[MessageQueue, StoreRule.ValueType] = MappingProxyType({}),
     ) -> dict[MessageQueue, CallError]:
         return await self._calls.store_offsets(
             broker,
@@ -223,5 +234,5 @@ class BrokerOffsets:
                 for queue, position in offsets.items()
             },
             in_work=in_work,
-            rules=dict.fromkeys(back, STORE_RULE_MOVE),
+            rules=rules,
         )

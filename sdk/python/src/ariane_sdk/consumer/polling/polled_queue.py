@@ -50,6 +50,8 @@ class PolledQueue:
         """Epoch of the broker's log at the last pull; 0 if unknown."""
         self.replica_begin: int | None = None
         """As ``OwnedQueue.replica_begin``."""
+        self.first_offset = begin_offset
+        """Where this consumer began."""
         self.stored_offset: int | None = None
         """The stored consumer offset; None if this consumer has stored none."""
         self.is_doubted = False

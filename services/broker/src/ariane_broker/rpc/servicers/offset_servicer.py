@@ -242,6 +242,7 @@ _RULES: Final = {
     offset_pb.STORE_RULE_UNSPECIFIED: StoreRule.RAISE,
     offset_pb.STORE_RULE_BEGIN: StoreRule.BEGIN,
     offset_pb.STORE_RULE_MOVE: StoreRule.MOVE,
+    offset_pb.STORE_RULE_LAST: StoreRule.LAST,
 }
 
 
