@@ -148,10 +148,7 @@ class FrameReader(FrameSender, ABC):
                 # A block that is remembered; there is none before the peer's SETTINGS.
                 head = self.heads.get(bytes(octets[at + HEAD_OCTETS : stop]))
                 if head is not None and not self._block_of and stream_id:
-                    try:
-                        self.on_head(stream_id & 0x7FFFFFFF, head, ends=flags == _WHOLE_HEAD)
-                    except StreamFault as fault:
-                        self.refuse(fault)
+                    self._take_head(stream_id & 0x7FFFFFFF, head, ends=flags == _WHOLE_HEAD)
                     at = stop
                     if self.is_over:
                         return
@@ -248,6 +245,12 @@ class FrameReader(FrameSender, ABC):
     def _take_frame(self, kind: int, flags: int, stream_id: int, payload: bytes) -> None:
         try:
             self.on_frame(kind, flags, stream_id, payload)
+        except StreamFault as fault:
+            self.refuse(fault)
+
+    def _take_head(self, stream_id: int, head: Any, *, ends: bool) -> None:
+        try:
+            self.on_head(stream_id, head, ends=ends)
         except StreamFault as fault:
             self.refuse(fault)
 

@@ -30,7 +30,7 @@ from ariane_sdk.checks.demand import Demand
 from ariane_sdk.errors import CallError, SendError
 from ariane_sdk.message import Message, SendResult, new_send_result
 from ariane_sdk.message_queue import MessageQueue
-from ariane_sdk.producer.accumulator.send_results import StoredMessages, StoredRow
+from ariane_sdk.producer.accumulator.send_results import StoredAs, StoredMessages, StoredRow
 
 KEY_HASH_BYTES: Final = 4
 DELIVERY_TIME_BYTES: Final = 8
@@ -233,16 +233,20 @@ class Row(MessageRow):
             await asyncio.shield(self._done)
 
     def settle(
-        self, stored: StoredRow, log_offsets: Iterable[int], unique_ids: Sequence[str]
+        self,
+        first_queue_offset: int,
+        log_offsets: Iterable[int],
+        unique_ids: Sequence[str],
+        how: StoredAs,
     ) -> None:
         """Give every sender the result of a row that was stored.
 
         Args:
-            stored: Where.
+            first_queue_offset: Queue offset of the first message; the others follow.
             log_offsets: Byte position of each record in the commit log.
             unique_ids: The id of each message.
+            how: How they were stored.
         """
-        queue, first, *how = stored
         messages = self.messages
         if self.relayed:
             each = zip(messages, unique_ids, strict=True)
@@ -250,15 +254,18 @@ class Row(MessageRow):
         handles: Iterable[str] = repeat("", len(messages))
         if self.kind < AT_ONCE:
             handles = self._recall_handles(unique_ids)
-        offsets = range(first, first + len(messages))
-        columns = zip(messages, offsets, log_offsets, unique_ids, handles, strict=True)
-        for (_, _, _, future, _, _), offset, log_offset, unique_id, handle in columns:
+        queue, offset = self.queue, first_queue_offset
+        columns = zip(messages, log_offsets, unique_ids, handles, strict=True)
+        for (_, _, _, future, _, _), log_offset, unique_id, handle in columns:
             if future is not None and not future.done():
                 result = (queue, offset, log_offset, unique_id, *how, handle)
                 future.set_result(new_send_result(result))
+            offset += 1
         self._finish()
 
-    def settle_encoded(self, stored: StoredRow, log_offsets: NDArray[np.int64]) -> None:
+    def settle_encoded(
+        self, first_queue_offset: int, log_offsets: NDArray[np.int64], how: StoredAs
+    ) -> None:
         """Likewise for a row that was sent as it was encoded before.
 
         Of one that came encoded, results are made when they are looked at.
@@ -266,8 +273,9 @@ class Row(MessageRow):
         if self.unique_ids is None:
             raise AssertionError("the row was not encoded")
         if self.messages:
-            self.settle(stored, log_offsets.tolist(), self.unique_ids.texts())
+            self.settle(first_queue_offset, log_offsets.tolist(), self.unique_ids.texts(), how)
         else:
+            stored = StoredRow(self.queue, first_queue_offset, *how)
             self.stored = StoredMessages(stored, log_offsets, self.unique_ids)
             self._finish()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, chain, repeat
-from typing import NamedTuple, overload
+from typing import NamedTuple, TypeAlias, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,9 @@ from numpy.typing import NDArray
 from ariane_record.single.message_id import UniqueIds
 from ariane_sdk.message import AcknowledgedLevel, SendResult, send_results
 from ariane_sdk.message_queue import MessageQueue
+
+StoredAs: TypeAlias = tuple[AcknowledgedLevel, int, str, bool]
+"""How messages were stored: the last four fields of a ``StoredRow``."""
 
 
 class StoredRow(NamedTuple):

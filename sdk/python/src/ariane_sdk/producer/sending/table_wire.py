@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from ariane.broker.v1.send_service_pb2 import (
     AppendRecordsRequest,
+    AppendRowResult,
     AppendTable,
     AppendTableResult,
 )
@@ -40,7 +41,7 @@ from ariane_sdk.message import AcknowledgedLevel, Message
 from ariane_sdk.net.status import error_from_status
 from ariane_sdk.net.timestamps import timestamp_ms
 from ariane_sdk.producer.accumulator.row import Row
-from ariane_sdk.producer.accumulator.send_results import StoredRow
+from ariane_sdk.producer.accumulator.send_results import StoredAs
 
 _TABLE: Final = varint(length_tag(AppendRecordsRequest.TABLE_FIELD_NUMBER))
 _TABLE_RECORDS: Final = varint(length_tag(AppendRecordsRequest.TABLE_RECORDS_FIELD_NUMBER))
@@ -191,41 +192,36 @@ def settle_rows(
     """
     queue_offsets, log_offsets, record_offsets = _places(result, rows)
     others = {each.row: each for each in result.rows} if result.rows else {}
-    level, store_time_ms = _LEVELS[result.acknowledged_level], timestamp_ms(result.store_time)
+    usual = _how(result, address, duplicate=False)
     sizes: Sequence[int] = () if encoded is None else encoded.sizes
     texts: Sequence[str] = () if encoded is None else encoded.unique_ids.texts()
     refused: list[tuple[Row, CallError]] = []
-    fresh = record = 0
+    end = record = 0
     for place, row in enumerate(rows):
-        count, table = row.count, row.table
+        count, table, how = row.count, row.table, usual
         first, record = record, record + count
-        stored = StoredRow(
-            row.queue, queue_offsets[place], level, store_time_ms, address, duplicate=False
-        )
+        begin, end = end, end + (count if table is None else 0)
         other = others.get(place)
-        if other is not None and not other.HasField("error"):
-            stored = stored._replace(
-                acknowledged_level=_LEVELS[other.acknowledged_level],
-                store_timestamp_ms=timestamp_ms(other.store_time),
-                duplicate=other.duplicate,
-            )
-        own_offsets, log_offset = record_offsets[first:record], log_offsets[place]
-        if other is not None and other.HasField("error"):
-            peer = f"broker {row.queue.broker_name} at {address}"
-            refused.append((row, error_from_status(other.error, peer=peer)))
-        elif table is not None:
-            starts = own_offsets or _offsets(table.sizes, log_offset)
-            row.settle_encoded(stored, np.array(starts))
+        if other is not None:
+            if other.HasField("error"):
+                peer = f"broker {row.queue.broker_name} at {address}"
+                refused.append((row, error_from_status(other.error, peer=peer)))
+                continue
+            how = _how(other, address, duplicate=other.duplicate)
+        starts: Any = record_offsets[first:record]
+        if table is not None:
+            starts = np.array(starts or _offsets(table.sizes, log_offsets[place]))
+            row.settle_encoded(queue_offsets[place], starts, how)
         else:
-            own_sizes = sizes[fresh : fresh + count - 1]
-            row.settle(
-                stored,
-                own_offsets or accumulate(own_sizes, initial=log_offset),
-                texts[fresh : fresh + count],
-            )
-        if table is None:
-            fresh += count
+            if not starts:
+                starts = accumulate(sizes[begin : end - 1], initial=log_offsets[place])
+            row.settle(queue_offsets[place], starts, texts[begin:end], how)
     return refused
+
+
+def _how(result: AppendTableResult | AppendRowResult, address: str, *, duplicate: bool) -> StoredAs:
+    level = _LEVELS[result.acknowledged_level]
+    return level, timestamp_ms(result.store_time), address, duplicate
 
 
 def _offsets(sizes: NDArray[np.int32], first: int) -> NDArray[np.int64]:
