@@ -71,7 +71,9 @@ async def test_a_route_that_nobody_uses_is_asked_for_no_more(cluster, name_serve
     await cluster.route("bills")
     cluster.clock.advance(ROUTE_UNUSED_S / 2)
     cluster.forget_unused()
-    assert await refusal_of(cluster.route("orders")) is Refusal.TOPIC_UNKNOWN
+    # Its broker is away, and may come back with it.
+    assert await refusal_of(cluster.route("orders")) is Refusal.UNAVAILABLE
+    assert await refusal_of(cluster.route("nowhere")) is Refusal.TOPIC_UNKNOWN
     assert await cluster.route("bills")
     cluster.clock.advance(ROUTE_UNUSED_S + 1)
     cluster.forget_unused()
@@ -112,12 +114,18 @@ async def test_a_broker_without_a_route_is_waited_for_if_it_lived_lately(
     assert await refusal_of(cluster.primary("nobody", "orders")) is Refusal.TOPIC_UNKNOWN
     assert await refusal_of(cluster.primary("broker-a", "orders")) is Refusal.UNAVAILABLE
     await name_server.register("broker-a", ("bills",), address="127.0.0.1:1")
+    cluster.clock.advance(1)
     assert await refusal_of(cluster.primary("broker-a", "orders")) is Refusal.TOPIC_UNKNOWN
     await name_server.unregister("broker-a")
     cluster.clock.advance(AWAY_S - 1)
     assert await refusal_of(cluster.primary("broker-a", "orders")) is Refusal.UNAVAILABLE
     cluster.clock.advance(2)
     assert await refusal_of(cluster.primary("broker-a", "orders")) is Refusal.TOPIC_UNKNOWN
+    # Name servers know that it had the topic.
+    await name_server.register("broker-a", address="127.0.0.1:1")
+    await name_server.unregister("broker-a")
+    cluster.clock.advance(AWAY_S + 1)
+    assert await refusal_of(cluster.primary("broker-a", "orders")) is Refusal.UNAVAILABLE
 
 
 async def test_a_broker_that_is_gone_for_good_is_not_called_for_ever(cluster, name_server):

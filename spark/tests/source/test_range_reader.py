@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from ariane_record.decoding import columns
-from ariane_sdk.errors import ServiceUnavailable, TopicRefused
+from ariane_sdk.errors import RouteNotFound, ServiceUnavailable, TopicRefused
 from ariane_spark.calls.cluster import Fetch
 from ariane_spark.calls.repetition import Repetition
 from ariane_spark.errors import DataLost, MessageDamaged
@@ -57,6 +57,18 @@ def test_a_broken_stream_goes_on_behind_the_last_record(cluster):
     assert rows == [(0, at) for at in range(6)]
     assert [part.begin for part, _ in cluster.reads] == [0, 0, 0]
     assert sleeps == [0.1, 0.2]
+
+
+@pytest.mark.parametrize("fails", ["true", "false"])
+def test_a_topic_whose_broker_is_away_is_asked_for_again_and_is_not_lost(cluster, fails):
+    queue = cluster.add("orders", "broker-a", 0, 4)
+    away = RouteNotFound("away", retriable=True, metadata={"away_brokers": "broker-a"})
+    cluster.failures = [away]
+    rows = read(cluster, QueueRange(queue, 0, 4), failOnDataLoss=fails)
+    assert rows == [(0, at) for at in range(4)]
+    cluster.failures = [away] * 9
+    with pytest.raises(RouteNotFound):
+        read(cluster, QueueRange(queue, 0, 4), failOnDataLoss=fails)
 
 
 def test_progress_starts_the_count_of_failures_anew(cluster):

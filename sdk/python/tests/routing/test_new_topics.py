@@ -19,6 +19,7 @@ from ariane_sdk import (
 from ariane_sdk.routing import routes as _routes
 
 TEMPLATE = "TBW102"
+IMPATIENT = ProducerSettings(send_timeout_s=0.1)
 
 
 @pytest.fixture
@@ -162,6 +163,24 @@ async def test_a_topic_that_may_exist_is_not_made_anew(templated, eager_refresh,
         del server.routes["orders"]
         await asked_again(server, "orders")
         assert await refused(producer, "orders") == "TOPIC_NOT_WRITABLE"
+
+
+async def test_a_topic_whose_only_broker_is_away_is_waited_for_and_not_made_elsewhere(templated):
+    server, a = templated.name_server, templated.brokers["broker-a"]
+    server.away["refunds"] = "broker-a"
+    async with Producer(templated.name_servers) as producer:
+        sending = asyncio.create_task(producer.send(Message("refunds", b"one")))
+        await asked_again(server, "refunds", 2)
+        assert not sending.done()
+        server.set_route("refunds", {"broker-a": a.address})
+        assert (await sending).message_queue.broker_name == "broker-a"
+    server.away["bills"] = "broker-a"
+    async with Producer(templated.name_servers, settings=IMPATIENT) as producer:
+        with pytest.raises(errors.SendError) as unsent:
+            await producer.send(Message("bills", b"two"))
+    assert (unsent.value.reason, unsent.value.retriable) == ("ROUTE_NOT_FOUND", True)
+    assert unsent.value.metadata["away_brokers"] == "broker-a"
+    assert not templated.brokers["broker-b"].messages
 
 
 def test_a_topic_is_looked_for_often_while_its_first_message_may_be_new():

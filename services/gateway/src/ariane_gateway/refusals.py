@@ -48,6 +48,8 @@ def refused_by(error: ArianeError) -> Refused:
     kind = BY_REASON.get(error.reason)
     if isinstance(error, MessageTooLarge) and "size_bytes" not in error.metadata:
         kind = Refusal.PROPERTIES_TOO_LARGE  # Of a body, it is told.
+    if error.reason == RouteNotFound.reason and error.retriable:
+        kind = Refusal.UNAVAILABLE  # A broker that had the topic is away.
     if kind is None:
         kinds = (kind for of_class, kind in _BY_CLASS if isinstance(error, of_class))
         kind = next(kinds, Refusal.FAULT)

@@ -99,7 +99,9 @@ def dead_letters(
     }
     try:
         connect_once(read_options(given, Use.BATCH_READ)).bounds([given["topic"]])
-    except RouteNotFound:
+    except RouteNotFound as error:
+        if error.away_brokers:
+            raise
         return spark.createDataFrame([], LETTER_SCHEMA)
     letters = spark.read.format("ariane").options(**given).load().select(*_columns())
     if wanted.topic is not None:

@@ -166,10 +166,15 @@ class Routes:
         """Names of brokers with queues of a topic that left within a day, and may come back.
 
         Raises:
-            RouteNotFound: No live broker has the topic.
+            RouteNotFound: No live broker has the topic, or had it.
             NameServersUnreachable: No name server answered, and no route is known from before.
         """
-        return self.route(topic).away_brokers
+        try:
+            return self.route(topic).away_brokers
+        except RouteNotFound as error:
+            if not error.away_brokers:
+                raise
+            return error.away_brokers
 
     def is_closed(self, queue: MessageQueue) -> bool:
         """Whether a queue takes no messages: its broker is drained, or the topic has fewer queues.
@@ -298,7 +303,7 @@ class Routes:
             since_s = now_s if before.missing_since_s is None else before.missing_since_s
             # A broker that changes its primary may be in no route for a moment. Its brokers know
             # whether the topic is gone.
-            if not error.retriable and now_s - since_s >= MISSING_ROUTE_S:
+            if "warming_up" not in error.metadata and now_s - since_s >= MISSING_ROUTE_S:
                 raise
             good_until_s = now_s + WARM_UP_ROUTE_AGE_S_MAX
             return _KeptRoute(replace(before.route, complete=False), good_until_s, since_s)
@@ -332,7 +337,8 @@ class Routes:
         try:
             answers = self._ask(method, request, is_known=is_known)
         except (NameServersUnreachable, RouteNotFound) as error:
-            kept = self._kept.find(request, kind) if error.retriable and not is_known else None
+            early = isinstance(error, NameServersUnreachable) or "warming_up" in error.metadata
+            kept = self._kept.find(request, kind) if early and not is_known else None
             if kept is None:
                 raise
         else:
@@ -391,7 +397,9 @@ class Routes:
         if not_found:
             # A name server that has just started may not know; another may. One that has started
             # lately knows of no broker that was away before.
-            raise min(not_found, key=lambda error: (error.retriable, not error.may_come_back))
+            raise min(
+                not_found, key=lambda each: ("warming_up" in each.metadata, not each.may_come_back)
+            )
         texts = "; ".join(map(str, failures))
         self._name_servers.read_again()
         raise NameServersUnreachable(f"no name server answered: {texts}", retriable=True)

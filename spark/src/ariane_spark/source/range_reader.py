@@ -190,10 +190,9 @@ class RangeReader:
         if isinstance(refusal, TopicNotFound):
             self._loss.queue_gone(part.queue, part.begin)
             return replace(part, end=part.begin)
-        if isinstance(refusal, RouteNotFound) and "warming_up" not in refusal.metadata:
-            if self._loss.fails:
-                self._loss.queue_gone(part.queue, part.begin)
-            raise refusal  # A broker that is only away may have all messages: none are skipped.
+        if isinstance(refusal, RouteNotFound) and not refusal.may_come_back and self._loss.fails:
+            self._loss.queue_gone(part.queue, part.begin)
+        # A broker that is only away may have all messages: none are skipped.
         if not refusal.retriable:
             raise refusal
         return part

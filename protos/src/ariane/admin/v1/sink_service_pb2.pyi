@@ -240,8 +240,8 @@ class MoveSinkRequest(_message.Message):
     broker_name: _builtins.str
     """The broker that shall decide."""
     home_is_gone: _builtins.bool
-    """Whether it is moved although the broker before does not answer: what that had committed last is
-    not known then, and may be written again.
+    """Whether it is moved although the broker before does not answer, or nobody who answers knows the
+    sink: what that had committed last is not known then, and may be written again.
     """
     committed_batch_id: _builtins.int
     """With `home_is_gone`: the last batch that is known to be committed there."""
@@ -275,7 +275,7 @@ class MoveSinkResponse(_message.Message):
     BATCH_ID_FIELD_NUMBER: _builtins.int
     UNNOTIFIED_BROKER_NAMES_FIELD_NUMBER: _builtins.int
     previous_home: _builtins.str
-    """The broker that decided before."""
+    """The broker that decided before; empty where nobody who answers knew the sink."""
     home: _builtins.str
     """The broker that decides now."""
     previous_home_answered: _builtins.bool

@@ -120,8 +120,10 @@ class TopicServiceServicer(object):
 
     def DeleteTopic(self, request, context):
         """Deletes a topic with its messages from all its brokers, or from the named ones. Where no broker
-        has it any more, name servers forget the order of its queues, too.
-        Errors: TOPIC_NOT_FOUND, TOPIC_RESERVED, NAME_SERVERS_UNREACHABLE.
+        has it any more, name servers forget the order of its queues, too. A broker that has left and
+        may come back with the topic is an outcome with the error ROUTE_NOT_FOUND; where no other
+        broker has the topic, that is the error.
+        Errors: TOPIC_NOT_FOUND, ROUTE_NOT_FOUND, TOPIC_RESERVED, NAME_SERVERS_UNREACHABLE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

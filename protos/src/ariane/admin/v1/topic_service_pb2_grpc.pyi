@@ -56,8 +56,10 @@ class TopicServiceStub:
     """
     DeleteTopic: _grpc.UnaryUnaryMultiCallable[_topic_service_pb2.DeleteTopicRequest, _topic_service_pb2.DeleteTopicResponse]
     """Deletes a topic with its messages from all its brokers, or from the named ones. Where no broker
-    has it any more, name servers forget the order of its queues, too.
-    Errors: TOPIC_NOT_FOUND, TOPIC_RESERVED, NAME_SERVERS_UNREACHABLE.
+    has it any more, name servers forget the order of its queues, too. A broker that has left and
+    may come back with the topic is an outcome with the error ROUTE_NOT_FOUND; where no other
+    broker has the topic, that is the error.
+    Errors: TOPIC_NOT_FOUND, ROUTE_NOT_FOUND, TOPIC_RESERVED, NAME_SERVERS_UNREACHABLE.
     """
     PurgeTopic: _grpc.UnaryUnaryMultiCallable[_topic_service_pb2.PurgeTopicRequest, _topic_service_pb2.PurgeTopicResponse]
     """Hides the messages that a topic has from every reader, on all its brokers and by the clock of
@@ -103,8 +105,10 @@ class TopicServiceAsyncStub(TopicServiceStub):
     """
     DeleteTopic: _aio.UnaryUnaryMultiCallable[_topic_service_pb2.DeleteTopicRequest, _topic_service_pb2.DeleteTopicResponse]  # type: ignore[assignment]
     """Deletes a topic with its messages from all its brokers, or from the named ones. Where no broker
-    has it any more, name servers forget the order of its queues, too.
-    Errors: TOPIC_NOT_FOUND, TOPIC_RESERVED, NAME_SERVERS_UNREACHABLE.
+    has it any more, name servers forget the order of its queues, too. A broker that has left and
+    may come back with the topic is an outcome with the error ROUTE_NOT_FOUND; where no other
+    broker has the topic, that is the error.
+    Errors: TOPIC_NOT_FOUND, ROUTE_NOT_FOUND, TOPIC_RESERVED, NAME_SERVERS_UNREACHABLE.
     """
     PurgeTopic: _aio.UnaryUnaryMultiCallable[_topic_service_pb2.PurgeTopicRequest, _topic_service_pb2.PurgeTopicResponse]  # type: ignore[assignment]
     """Hides the messages that a topic has from every reader, on all its brokers and by the clock of
@@ -177,8 +181,10 @@ class TopicServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_topic_service_pb2.DeleteTopicResponse, _abc.Awaitable[_topic_service_pb2.DeleteTopicResponse]]:
         """Deletes a topic with its messages from all its brokers, or from the named ones. Where no broker
-        has it any more, name servers forget the order of its queues, too.
-        Errors: TOPIC_NOT_FOUND, TOPIC_RESERVED, NAME_SERVERS_UNREACHABLE.
+        has it any more, name servers forget the order of its queues, too. A broker that has left and
+        may come back with the topic is an outcome with the error ROUTE_NOT_FOUND; where no other
+        broker has the topic, that is the error.
+        Errors: TOPIC_NOT_FOUND, ROUTE_NOT_FOUND, TOPIC_RESERVED, NAME_SERVERS_UNREACHABLE.
         """
 
     @_abc_1.abstractmethod

@@ -172,7 +172,9 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_BROKER_NOT_REGISTERED: _ErrorReason.ValueType  # 121
     """The broker is not registered, or its registration has expired; it must register again."""
     ERROR_REASON_ROUTE_NOT_FOUND: _ErrorReason.ValueType  # 122
-    """No broker has the topic; `topic`, `away_brokers` where some had it that may come back."""
+    """No broker has the topic; `topic`, `away_brokers` where some had it that may come back: then it
+    is there again when they are.
+    """
     ERROR_REASON_SETTING_INVALID: _ErrorReason.ValueType  # 123
     """A setting is unknown, may not change at run time, or its value is out of range; `setting`."""
     ERROR_REASON_PAGE_TOKEN_INVALID: _ErrorReason.ValueType  # 124
@@ -384,7 +386,9 @@ ERROR_REASON_BROKER_NAME_TAKEN: ErrorReason.ValueType  # 120
 ERROR_REASON_BROKER_NOT_REGISTERED: ErrorReason.ValueType  # 121
 """The broker is not registered, or its registration has expired; it must register again."""
 ERROR_REASON_ROUTE_NOT_FOUND: ErrorReason.ValueType  # 122
-"""No broker has the topic; `topic`, `away_brokers` where some had it that may come back."""
+"""No broker has the topic; `topic`, `away_brokers` where some had it that may come back: then it
+is there again when they are.
+"""
 ERROR_REASON_SETTING_INVALID: ErrorReason.ValueType  # 123
 """A setting is unknown, may not change at run time, or its value is out of range; `setting`."""
 ERROR_REASON_PAGE_TOKEN_INVALID: ErrorReason.ValueType  # 124

@@ -142,6 +142,7 @@ class ClusterClient(StatelessClient):
 
         Raises:
             TopicNotFound: No broker has it.
+            RouteNotFound: A broker that has it is away; all others have deleted it.
             CallError: A broker did not delete it; others may have.
         """
         await (await self._topic_changes()).delete(topic, missing_ok=missing_ok)
@@ -448,13 +449,13 @@ class ClusterClient(StatelessClient):
         Args:
             name: The name of the sink.
             broker_name: The new broker, which must have queues of the sink's topic.
-            home_is_gone: Move it although the old broker does not answer. The batch that Spark
-                repeats is written again, and is there twice if the old broker had committed it
-                and comes back with its store.
+            home_is_gone: Move it although the old broker does not answer, or nobody who answers
+                knows the sink. The batch that Spark repeats is written again, and is there twice
+                if the old broker had committed it and comes back with its store.
             committed_batch: The last batch known to be committed; it is not written again.
 
         Raises:
-            SinkNotFound: No broker knows its present broker.
+            SinkNotFound: No broker knows its present broker, and that is not said to be gone.
             IllegalArgument: It writes there already, or that broker has no queue of the topic.
             ServiceUnavailable: The old broker or the new one is not reachable.
             CallError: A broker did not do it; do it again.

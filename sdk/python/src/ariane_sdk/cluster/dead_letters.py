@@ -199,7 +199,9 @@ class DeadLetters(QueueReader):
         names = (wanted.broker_name,) if wanted.broker_name else ()
         try:
             ranges = await self.bounds(topic, broker_names=names)
-        except RouteNotFound:
+        except RouteNotFound as error:
+            if error.away_brokers:
+                raise
             return  # The group never had a dead letter.
         begins, ends = [
             await self.offsets_at(topic, when, broker_names=names) if when else {}

@@ -79,7 +79,7 @@ class SinkMoved:
     """The result of moving a sink."""
 
     home: str
-    """The broker that decided before."""
+    """The broker that decided before; empty if no broker that answers knew the sink."""
     target: str
     """The broker that decides now."""
     home_answered: bool
@@ -150,10 +150,11 @@ class SinkCalls:
             )
         sinks = await self._known_of(name, tolerant=home_is_gone)
         noted = [sink for sink in sinks.values() if sink.HasField("home")]
-        if not noted:
+        if not (noted or home_is_gone):
             raise SinkNotFound(f"no broker knows where sink {name!r} writes")
         topic = next((sink.topic for sink in noted if sink.topic), "")
-        before = max((sink.home for sink in noted), key=_rank)
+        # Those that know it may all be gone: a home that is moved to outranks theirs.
+        before = max((sink.home for sink in noted), key=_rank, default=SinkHome())
         if before.broker_name == target:
             raise IllegalArgument(f"sink {name!r} writes to broker {target} already")
         if topic:
@@ -163,7 +164,7 @@ class SinkCalls:
             broker_name=target,
             move_count=before.move_count + 1,
             # A broker that has staged for the sink may know of its batches.
-            broker_names=sorted({*names, before.broker_name, target} | _knowing(sinks)),
+            broker_names=sorted(({*names, before.broker_name, target} | _knowing(sinks)) - {""}),
         )
         answered = before.broker_name in sinks
         if not answered and home_is_gone:

@@ -80,10 +80,18 @@ class TopicChanges:
 
         Raises:
             TopicNotFound: No broker has it.
+            RouteNotFound: Live brokers have deleted it if they had it; one that is away has it.
             CallError: A broker did not delete it; others may have.
         """
         request = DeleteTopicRequest(topic=topic)
-        _, order = await self._standing(topic)
+        unknown: RouteNotFound | None = None
+        try:
+            route = await self._route_of(topic)
+            away, order = route.away_brokers, route.queue_order
+        except RouteNotFound as error:
+            away, order = error.away_brokers, error.metadata.get("queue_order", "")
+            # An order alone may be all that is left of a topic.
+            unknown = error if away else None
         deleted_count = 0
 
         async def delete_at(broker: LiveBroker) -> None:
@@ -96,6 +104,10 @@ class TopicChanges:
                 deleted_count += 1
 
         await at_every_primary(self._primaries, delete_at)
+        if unknown is not None and not deleted_count:
+            raise unknown
+        if away:
+            raise RouteNotFound.still_at(topic, away)
         if not deleted_count and not missing_ok:
             raise TopicNotFound(f"no broker has topic {topic!r}", metadata={"topic": topic})
         if order:

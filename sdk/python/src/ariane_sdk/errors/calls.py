@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, ClassVar, Final, Self
 
 from ariane_sdk.errors.root import ArianeError
 
@@ -51,6 +51,13 @@ class DeadlinePassed(CallError):
     _has_answer = False
 
 
+KNOWN_TO_EXIST: Final = frozenset({"queue_order", "away_brokers"})
+"""Metadata that say why a topic without a route exists."""
+
+MAY_COME_BACK: Final = KNOWN_TO_EXIST | {"warming_up"}
+"""The same, or why it may."""
+
+
 class RouteNotFound(CallError):
     """No live broker has the topic."""
 
@@ -61,9 +68,25 @@ class RouteNotFound(CallError):
         """Whether the topic may exist nevertheless, so that nobody should create it elsewhere.
 
         Name servers have just started, know the order of its queues, or remember a broker that had
-        it and is away.
+        it and is away. Then the error is retriable.
         """
-        return not {"warming_up", "queue_order", "away_brokers"}.isdisjoint(self.metadata)
+        return not MAY_COME_BACK.isdisjoint(self.metadata)
+
+    @property
+    def away_brokers(self) -> frozenset[str]:
+        """Names of brokers, a few at most, that had the topic and may come back."""
+        return frozenset(filter(None, self.metadata.get("away_brokers", "").split(",")))
+
+    @classmethod
+    def still_at(cls, topic: str, broker_names: Collection[str]) -> Self:
+        """The error for a topic that was deleted, but at brokers that are away."""
+        names = sorted(broker_names)
+        return cls(
+            f"no live broker has topic {topic!r} any more, but {', '.join(names)} had it and may"
+            f" come back with it: delete it again then, or else: ariane broker forget {names[0]}",
+            retriable=True,
+            metadata={"topic": topic, "away_brokers": ",".join(names)},
+        )
 
 
 class TopicNotFound(CallError):

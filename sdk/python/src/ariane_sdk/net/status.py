@@ -46,6 +46,7 @@ from ariane_sdk.errors import (
     TransactionForeign,
     TransactionNotFound,
 )
+from ariane_sdk.errors.calls import MAY_COME_BACK
 from ariane_wire import CallFailed
 
 ERROR_DOMAIN: Final = "ariane.mq"
@@ -189,8 +190,7 @@ def error_from_status(status: Status, *, peer: str) -> CallError:
         f"{peer}: {status.message or reason}".removeprefix(": "),
         reason=reason,
         outcome_unknown=row.outcome_unknown,
-        # A name server that has just started will know more soon.
-        retriable=row.retriable or "warming_up" in info.metadata,
+        retriable=row.retriable or not MAY_COME_BACK.isdisjoint(info.metadata),
         retry_after_s=retry_after_s,
         metadata=dict(info.metadata),
     )

@@ -11,6 +11,7 @@ from typing import Final
 
 from ariane_record.names import TEMPLATE_TOPIC
 from ariane_sdk.errors import CallError, QueueNotFound, RouteNotFound, ServiceUnavailable
+from ariane_sdk.errors.calls import KNOWN_TO_EXIST
 from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.routing.name_servers import NameServers
 from ariane_sdk.routing.route import BrokerRoute, Route
@@ -174,7 +175,7 @@ class Routes:
         try:
             return await self.get(topic)
         except RouteNotFound as unknown:
-            if "queue_order" in unknown.metadata:
+            if not KNOWN_TO_EXIST.isdisjoint(unknown.metadata):
                 raise
             try:
                 template = await self._fetch(TEMPLATE_TOPIC)
@@ -423,7 +424,7 @@ def exists_perhaps(error: RouteNotFound) -> bool:
     started has kept the orders of queues that it knew before.
     """
     fields = error.metadata.keys()
-    return "queue_order" in fields or {"warming_up", "unreachable"} <= fields
+    return not KNOWN_TO_EXIST.isdisjoint(fields) or {"warming_up", "unreachable"} <= fields
 
 
 def broker_of(routes: Routes, queue: MessageQueue) -> BrokerRoute:

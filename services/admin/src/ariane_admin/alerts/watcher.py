@@ -170,7 +170,9 @@ class Watcher:
                 continue
             try:
                 bounds = await (await self._cluster.reader()).bounds(topic)
-            except RouteNotFound:
+            except RouteNotFound as error:
+                if error.away_brokers:
+                    values[one] = None
                 continue
             values[one] = sum(end - begin for begin, end in bounds.values())
 

@@ -17,7 +17,7 @@ async def topic_content(
     """The contents of a topic: the numbers of its brokers, messages and groups.
 
     Raises:
-        RouteNotFound: No broker carries it, and that is not `missing_ok`.
+        RouteNotFound: No broker carries it, and that is not `missing_ok`, or one is away.
         CallError: A broker refused or did not answer.
     """
     gone = {"topic": topic, "brokers": 0, "messages": 0, "groups": 0}
@@ -25,8 +25,8 @@ async def topic_content(
         reader, client = await asked.access.reader(), asked.doors.client
         try:
             bounds = await reader.bounds(topic, broker_names=broker_names)
-        except RouteNotFound:
-            if not missing_ok:
+        except RouteNotFound as error:
+            if error.away_brokers or not missing_ok:
                 raise
             return gone
         lags = await client.consumer_lag(topic=topic, broker_names=broker_names)
@@ -58,11 +58,18 @@ async def group_content(name_servers: str, group: str) -> dict[str, Any]:
 
 
 async def message_count(name_servers: str, topic: str) -> int:
-    """The number of messages of a topic; 0 without such a topic."""
+    """The number of messages of a topic; 0 without such a topic.
+
+    Raises:
+        RouteNotFound: Brokers that have it are away.
+        CallError: A broker refused or did not answer.
+    """
     async with questions(name_servers) as asked:
         reader = await asked.access.reader()
         try:
             bounds = await reader.bounds(topic)
-        except RouteNotFound:
+        except RouteNotFound as error:
+            if error.away_brokers:
+                raise
             return 0
         return sum(end - begin for begin, end in bounds.values())

@@ -6,7 +6,7 @@ from __future__ import annotations
 import shlex
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from grpc import aio
 
@@ -36,6 +36,19 @@ GROUPS_MAX = 100
 
 _QUEUES_DEFAULT = 4
 _QUEUES_PAGE = 1000
+
+
+class _Standing(NamedTuple):
+    """Where a topic is."""
+
+    carriers: frozenset[str]
+    """The brokers that have it."""
+    away: frozenset[str]
+    """Brokers that had it when they left, and may come back with it."""
+    order: str
+    """The order of its queues, which may outlive it."""
+    unknown: RouteNotFound | None
+    """Says who may come back with it, where nobody has it now."""
 
 
 class TopicServicer(TopicServiceServicer):
@@ -159,7 +172,7 @@ class TopicServicer(TopicServiceServicer):
     ) -> topic_pb.DeleteTopicResponse:
         """Delete a topic. All brokers are called, since routes may lack some that have it."""
         name = request.topic
-        carriers, order = await self._carriers_and_order(name)
+        standing = await self._standing(name)
         brokers = await self._doors.primaries(tuple(request.broker_names))
         without: set[str] = set()
 
@@ -177,11 +190,17 @@ class TopicServicer(TopicServiceServicer):
         ]
         failed = {each.broker_name for each in outcomes if each.HasField("error")}
         asked = {broker.broker_name for broker in brokers}
+        away = () if request.broker_names else sorted(standing.away)
+        if standing.unknown is not None and not outcomes:
+            raise standing.unknown
         failures = []
-        if not carriers - (asked - failed):
-            failures = await self._forget_order(name, order)
+        if not (standing.carriers | standing.away) - (asked - failed):
+            failures = await self._forget_order(name, standing.order)
         if not outcomes:
             raise topic_not_found(name)
+        for each in away:
+            error = self._cluster.translator.status(RouteNotFound.still_at(name, [each]))
+            outcomes.append(BrokerOutcome(broker_name=each, error=error))
         return topic_pb.DeleteTopicResponse(outcomes=outcomes, name_server_failures=failures)
 
     async def PurgeTopic(
@@ -286,8 +305,7 @@ class TopicServicer(TopicServiceServicer):
         async with client.queue_order_first(wanted.topic, counts):
             outcomes = await self._create(wanted, brokers, exists_ok=exists_ok)
         # Name servers may learn of the topic a moment later, but they return its order now.
-        _, order = await self._carriers_and_order(wanted.topic)
-        if not order:
+        if not (await self._standing(wanted.topic)).order:
             try:
                 await client.keep_queue_order(wanted.topic)
             except CallError as error:
@@ -299,13 +317,14 @@ class TopicServicer(TopicServiceServicer):
                 raise
         return outcomes
 
-    async def _carriers_and_order(self, topic: str) -> tuple[set[str], str]:
-        """The brokers that have a topic, and the order of its queues, which may outlive it."""
+    async def _standing(self, topic: str) -> _Standing:
         try:
             route = await self._doors.client.route(topic)
         except RouteNotFound as unknown:
-            return set(), unknown.metadata.get("queue_order", "")
-        return {broker.broker_name for broker in route.brokers}, route.queue_order
+            away, order = unknown.away_brokers, unknown.metadata.get("queue_order", "")
+            return _Standing(frozenset(), away, order, unknown if away else None)
+        carriers = frozenset(broker.broker_name for broker in route.brokers)
+        return _Standing(carriers, route.away_brokers, route.queue_order, None)
 
     async def _forget_order(self, topic: str, order: str) -> list[str]:
         """Delete the order of a topic that no broker has any more from name servers.

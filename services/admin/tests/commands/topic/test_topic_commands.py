@@ -10,8 +10,11 @@ import pytest
 from ariane_admin.cli import main
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_sdk import Message, MessageQueue, sync
+from ariane_sdk.errors import RouteNotFound
 from ariane_servicekit import Address
 from ariane_servicekit.running.processes import LocalCluster, ServiceProcess
+from ariane_testkit.closed_clusters import TESTER
+from ariane_testkit.registered_broker import RegisteredBroker
 from ariane_testkit.small_store import SMALL_STORE
 
 
@@ -236,6 +239,60 @@ def test_the_order_of_a_topic_goes_with_its_last_broker(ariane, ariane_json):
     ariane("topic", "delete", "anew", "--yes")
     ariane("topic", "create", "anew", "--queues", "3")
     assert ariane_json("topic", "order", "anew")["queue_order"] == ""
+
+
+@pytest.fixture
+def away(cluster):
+    """Makes a broker that has a topic of type FIFO, with its order of queues, and has left."""
+    made = []
+
+    def make(topic):
+        broker = RegisteredBroker(cluster.name_servers.split(","), topic, ordered=True)
+        made.append(broker)
+        broker.registers()
+        with sync.ClusterClient(cluster.name_servers) as client:
+            client.keep_queue_order(topic)
+        broker.leaves()
+        return broker
+
+    yield make
+    for broker in made:
+        broker.close()
+
+
+def order_of_missing(cluster, topic):
+    with sync.ClusterClient(cluster.name_servers) as client, pytest.raises(RouteNotFound) as error:
+        client.route(topic)
+    return error.value.metadata.get("queue_order", "")
+
+
+def test_a_topic_whose_only_broker_is_away_is_not_gone(ariane, cluster, away):
+    broker = away("far-away")
+    for words in ("--yes",), ("--yes", "--missing-ok"), ("--dry-run", "--missing-ok"):
+        err = ariane("topic", "delete", "far-away", *words, status=ExitStatus.UNREACHABLE)
+        assert f"{TESTER} had it and may come back" in err
+    ariane("topic", "show", "far-away", status=ExitStatus.UNREACHABLE)
+    assert order_of_missing(cluster, "far-away") == f"{TESTER}:2"
+    broker.is_forgotten()
+    ariane("topic", "delete", "far-away", "--yes", status=ExitStatus.NOT_FOUND)
+    assert order_of_missing(cluster, "far-away") == ""
+
+
+def test_a_topic_is_deleted_where_brokers_are_and_known_to_be_where_one_is_away(
+    ariane, cluster, away
+):
+    away("half-away")
+    ariane("topic", "create", "half-away", "--queues", "1", "--type", "fifo")
+    err = ariane("topic", "delete", "half-away", "--yes", status=ExitStatus.UNREACHABLE)
+    assert f"{TESTER} had it and may come back with it" in err
+    assert "2 of 3 brokers did it" in err
+    assert order_of_missing(cluster, "half-away").startswith(TESTER)
+    with sync.ClusterClient(cluster.name_servers) as client:
+        client.create_topic("half-away", queue_count=1)
+        with pytest.raises(RouteNotFound, match=f"but {TESTER} had it") as error:
+            client.delete_topic("half-away")
+        assert error.value.retriable
+    assert order_of_missing(cluster, "half-away").startswith(TESTER)
 
 
 @pytest.mark.slow

@@ -162,7 +162,9 @@ class Cluster:
             with refusing():
                 route = await self._opened.routes.refresh(topic)
             broker = route.broker(broker_name)
-        if broker is None and await self._is_away(broker_name):
+        if broker is None and (
+            broker_name in route.away_brokers or await self._is_away(broker_name)
+        ):
             raise Refused(Refusal.UNAVAILABLE, f"broker {broker_name} is away")
         if broker is None:
             raise Refused(

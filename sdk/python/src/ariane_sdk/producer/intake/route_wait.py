@@ -185,7 +185,7 @@ class RouteWait:
 
 def _may_pass(error: CallError) -> bool:
     if isinstance(error, RouteNotFound):
-        return "warming_up" in error.metadata or "queue_order" in error.metadata
+        return error.may_come_back
     return isinstance(error, NameServersUnreachable)
 
 

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from sqlalchemy import ColumnElement, Select, delete, func, select
 from sqlalchemy.orm import Session
 
-from ariane_sdk.errors import CallError, RouteNotFound, ServiceUnavailable, TopicNotFound
+from ariane_sdk.errors import CallError, ServiceUnavailable
 from ariane_sdk.sql._outbox.tables import OUTBOX, OUTBOX_PARKED
 
 ATTEMPTS_MAX: Final = 50
@@ -192,8 +192,6 @@ def _rows_of_topic(outbox: str, topic: str) -> Select[tuple[int]]:
 
 def _speaks_of_messages(error: CallError) -> bool:
     """Whether trying again is useless until the message, its topic or its rights are changed."""
-    if isinstance(error, RouteNotFound | TopicNotFound):
-        return True
     return not (error.retriable or isinstance(error, ServiceUnavailable))
 
 

@@ -86,7 +86,8 @@ def move(
     twice; a running stream follows. If the old broker is gone for good, give --home-is-gone: the
     other brokers are asked all the same. Only what the old broker had committed without any other
     broker is not known then: the stream writes the batch that is open in its checkpoint, unless
-    --committed-batch says that it was committed.
+    --committed-batch says that it was committed. The same holds if no broker that answers knows the
+    sink: --home-is-gone then gives up on those that are away.
 
     \b
     Examples:
@@ -123,9 +124,9 @@ def move(
     for broker_name in moved.unnotified_broker_names:
         say_warning(f"broker {broker_name} was not notified; the next write does that")
     before = moved.previous_home
-    known = (
-        "" if moved.previous_home_answered else f"; what {before} alone had committed is not known"
-    )
+    known = "; no broker that answers knew it" if not before else ""
+    if before and not moved.previous_home_answered:
+        known = f"; what {before} alone had committed is not known"
     output.done(
         f"{moved.home} now decides for sink {name}{known}.",
         {
