@@ -107,3 +107,47 @@ async def test_a_write_goes_on_at_another_broker_when_its_own_is_gone(
 
         found = await until(all_numbers)
         assert found == Counter(range(50))
+
+
+@pytest.mark.slow
+async def test_a_write_waits_for_the_only_broker_that_knows_it(
+    local_cluster, until, quick_expiry, ariane
+):
+    async with (
+        local_cluster(brokers=2) as cluster,
+        ClusterClient(cluster.name_servers) as client,
+    ):
+        first, second = cluster.brokers
+        await second.stop()
+        await client.create_topic("copies", queue_count=2)
+        calls = BatchTransactions(cluster.name_servers, IMPATIENT)
+        stream, job = Sink("query/copies", "copies"), Sink("write/job/copies", "copies")
+        written = {
+            SinkBatch(stream, 0): range(10),
+            SinkBatch(stream, 1): range(10, 20),
+            SinkBatch(job, 0): range(20, 30),
+        }
+        for batch, numbers in written.items():
+            assert not write(calls, batch, numbers)
+        # The topic grows, and the broker that has decided so far leaves before the next batch.
+        await second.restart()
+        await client.create_topic("copies", queue_count=2, exists_ok=True)
+        await first.stop()
+        await until(lambda: is_dropped(client, "broker-a"))
+
+        calls = BatchTransactions(cluster.name_servers, IMPATIENT)
+        for batch in SinkBatch(stream, 1), SinkBatch(job, 0):
+            with pytest.raises(ArianeError, match="broker broker-a has topic copies and is away"):
+                write(calls, batch, written[batch])
+        assert (await ariane(cluster, "sink", "list"))[1] == []
+
+        await first.restart()
+
+        async def goes_on():
+            with suppress(ArianeError):  # Its registration is not known at once.
+                return write(calls, SinkBatch(stream, 1), written[SinkBatch(stream, 1)])
+
+        assert await until(goes_on)
+        assert write(calls, SinkBatch(job, 0), written[SinkBatch(job, 0)])
+        assert not write(calls, SinkBatch(stream, 2), range(30, 40))
+        assert await numbers_in(cluster.name_servers, "copies") == Counter(range(40))

@@ -7,25 +7,19 @@ from itertools import count
 
 import pytest
 
-from ariane.namesrv.v1.registration_service_pb2 import (
-    RegisterBrokerRequest,
-    UnregisterBrokerRequest,
-)
-from ariane.namesrv.v1.registration_service_pb2_grpc import RegistrationServiceStub
-from ariane.namesrv.v1.route_pb2 import (
-    TOPIC_PERMISSION_READ_WRITE,
-    BrokerIdentity,
-    TopicRegistration,
-)
 from ariane_sdk.errors import RouteNotFound, ServiceUnavailable
-from ariane_servicekit.running.processes import CLUSTER_NAME, LocalCluster
-from ariane_servicekit.security.caller import MemberKind
+from ariane_servicekit.running.processes import LocalCluster
 from ariane_spark.calls import connection
 from ariane_spark.calls.batch_transactions import BatchTransactions
+from ariane_spark.calls.channels import Channels
 from ariane_spark.calls.connection import check_target
+from ariane_spark.calls.name_servers import NameServers
+from ariane_spark.calls.named_brokers import named_brokers
+from ariane_spark.calls.routes import Routes
 from ariane_spark.errors import QueueNotFound
 from ariane_spark.options.options import RequestPolicy
-from ariane_testkit.closed_clusters import TESTER, open_blocking_channel
+from ariane_testkit.closed_clusters import TESTER
+from ariane_testkit.registered_broker import RegisteredBroker
 
 IMPATIENT = RequestPolicy(retries_max=1, backoff_ms=1)
 
@@ -40,60 +34,6 @@ def name_servers(tmp_path_factory):
             yield cluster.name_servers.split(",")
 
 
-class Broker:
-    """What name servers hear of a broker with one topic; no test calls it."""
-
-    _incarnations = count()
-
-    def __init__(self, name_servers, topic):
-        self._channels = [open_blocking_channel(at, MemberKind.BROKER) for at in name_servers]
-        self._stubs = [RegistrationServiceStub(channel) for channel in self._channels]
-        self._topic = topic
-        self._registered = {}
-
-    def registers(self, broker_id=0):
-        incarnation = str(next(self._incarnations))
-        self._registered[broker_id] = incarnation
-        topic = TopicRegistration(
-            topic=self._topic,
-            read_queue_count=2,
-            write_queue_count=2,
-            permission=TOPIC_PERMISSION_READ_WRITE,
-        )
-        identity = BrokerIdentity(
-            cluster_name=CLUSTER_NAME,
-            broker_name=TESTER,
-            broker_id=broker_id,
-            address=f"127.0.0.1:{broker_id + 1}",
-        )
-        for stub in self._stubs:
-            request = RegisterBrokerRequest(
-                identity=identity,
-                incarnation=incarnation,
-                topics=[topic],
-                topics_version=1,
-                writable=True,
-            )
-            stub.RegisterBroker(request, timeout=10)
-
-    def leaves(self):
-        while self._registered:
-            broker_id, incarnation = self._registered.popitem()
-            for stub in self._stubs:
-                request = UnregisterBrokerRequest(
-                    cluster_name=CLUSTER_NAME,
-                    broker_name=TESTER,
-                    broker_id=broker_id,
-                    incarnation=incarnation,
-                )
-                stub.UnregisterBroker(request, timeout=10)
-
-    def close(self):
-        self.leaves()
-        for channel in self._channels:
-            channel.close()
-
-
 _topic_numbers = count()
 
 
@@ -105,7 +45,7 @@ def topic():
 
 @pytest.fixture
 def broker(name_servers, topic):
-    broker = Broker(name_servers, topic)
+    broker = RegisteredBroker(name_servers, topic)
     broker.registers()
     yield broker
     broker.close()
@@ -164,11 +104,24 @@ def test_the_name_server_that_knows_who_had_a_topic_is_believed(
     name_servers, given, topic, impatient, server
 ):
     """One that has restarted since knows of nobody."""
-    broker = Broker(name_servers[server : server + 1], topic)
+    broker = RegisteredBroker(name_servers[server : server + 1], topic)
     broker.registers()
-    broker.close()
+    broker.leaves()
     with pytest.raises(RouteNotFound, match="may come back"):
         check_target(given)
+    servers = NameServers(given["endpoints"])
+    for asked in topic, None:
+        assert TESTER in named_brokers(servers, Channels(), asked, timeout_s=10)
+    broker.close()
+
+
+def test_who_had_a_topic_is_known_where_nobody_has_it(broker, given, topic):
+    """A stream waits for its queues, and does not take them for lost."""
+    broker.leaves()
+    routes = Routes(given["endpoints"], Channels(), timeout_s=10)
+    assert routes.away_brokers(topic) == {TESTER}
+    with pytest.raises(RouteNotFound):
+        routes.away_brokers("nowhere")
 
 
 def test_a_set_without_a_primary_is_named(broker, given, impatient):

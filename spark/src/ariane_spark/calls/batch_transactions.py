@@ -1,24 +1,15 @@
 """Batch transactions as Spark's processes use them: blocking calls to the brokers of a sink.
 
 Tasks stage at all brokers of a sink; one of them, its home, decides whether a batch is committed.
-The home is chosen once and noted at every broker of the sink. While it is away the sink waits for
-it; another broker decides only after an operator moves the sink.
 """
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Callable, Collection, Mapping
-from typing import Any, Final
+import logging
+from collections.abc import Callable, Collection
+from typing import Any, Final, TypeVar
 
 from ariane.broker.v1 import transaction_service_pb2 as transaction
-from ariane.broker.v1.sink_service_pb2 import (
-    GetSinkHomeRequest,
-    GetSinkHomeResponse,
-    NoteSinkHomeRequest,
-    SinkHome,
-)
-from ariane.broker.v1.sink_service_pb2_grpc import SinkServiceStub
 from ariane.broker.v1.transaction_service_pb2_grpc import TransactionServiceStub
 from ariane_sdk import MessageQueue
 from ariane_sdk.errors import ArianeError, CallError, ServiceUnavailable
@@ -27,6 +18,7 @@ from ariane_spark.calls.channels import Channels
 from ariane_spark.calls.repetition import Repetition
 from ariane_spark.calls.routes import Routes
 from ariane_spark.calls.sink_batches import Attempt, Sink, SinkBatch
+from ariane_spark.calls.sink_homes import HomeUnknown, SinkHomes
 from ariane_spark.errors import FeatureNotAvailable, QueueNotFound
 from ariane_spark.options.options import RequestPolicy
 from ariane_spark.records.contents import Contents
@@ -37,6 +29,10 @@ WRITE_POLICY: Final = RequestPolicy(retries_max=16)
 
 COMMIT_S_MAX: Final = 60.0
 """A large batch takes time until it is completely visible."""
+
+_AnswerT = TypeVar("_AnswerT")
+
+_log: Final = logging.getLogger(__name__)
 
 
 class BatchTransactions:
@@ -60,16 +56,16 @@ class BatchTransactions:
         self._timeout_s = policy.timeout_ms / 1000
         self._repetition = repetition or Repetition(policy, awaits_topics=True)
         self._channels = channels or Channels()
-        self._silent: frozenset[str] = frozenset()
         self._routes = Routes(endpoints, self._channels, timeout_s=self._timeout_s)
+        self._homes = SinkHomes(endpoints, self._routes, self._channels, timeout_s=self._timeout_s)
 
     def home_of(self, sink: Sink) -> str:
-        """The broker that decides for a sink; it is chosen, and noted, at the first batch.
+        """The broker that decides for a sink; it is chosen, and noted, before the first batch.
 
         Raises:
-            ArianeError: The broker does not answer, or no broker knows the home.
+            ArianeError: The broker does not answer, or one that is away may be the home.
         """
-        return self._repetition.ask(lambda: self._find_home(sink), asker=sink.name)
+        return self._at_home(SinkBatch(sink, 0), lambda home: home)
 
     def write_queues(self, sink: Sink, topic: str) -> list[MessageQueue]:
         """The queues of a topic that a sink writes to; neighbours are on different brokers.
@@ -86,13 +82,13 @@ class BatchTransactions:
         brokers = ", ".join(sink.brokers) or "any broker"
         if sink.topic not in {None, topic}:
             # Only brokers of its own topic know a sink; this is the topic of its bad rows.
-            known = self._repetition.ask(lambda: self._addresses(sink))
+            known = self._repetition.ask(lambda: self._homes.addresses(sink))
             found = [queue for queue in found if queue.broker_name in known]
             brokers = f"a broker of topic {sink.topic}"
         if not found:
             self._routes.forget(topic)  # It may be opened again.
             raise QueueNotFound(f"topic {topic} has no queue to write on {brokers}")
-        near = [queue for queue in found if queue.broker_name not in self._silent]
+        near = [queue for queue in found if queue.broker_name not in self._homes.silent]
         return sorted(near or found, key=lambda queue: (queue.queue_id, queue.broker_name))
 
     def group_queues(self, sink: Sink, topic: str) -> list[MessageQueue]:
@@ -127,7 +123,7 @@ class BatchTransactions:
             ArianeError: The home does not answer.
         """
         request = transaction.GetBatchProgressRequest(query_id=batch.sink.name)
-        progress = self._ask_home(batch.sink, lambda stub: stub.GetBatchProgress, request)
+        progress = self._ask_home(batch, lambda stub: stub.GetBatchProgress, request)
         return bool(progress.HasField("batch_id") and progress.batch_id >= batch.batch_id)
 
     def stage(
@@ -179,9 +175,7 @@ class BatchTransactions:
             record_count=contents.row_count,
             content_sum=contents.total,
         )
-        done = self._ask_home(
-            batch.sink, lambda stub: stub.CommitBatch, request, timeout_s=COMMIT_S_MAX
-        )
+        done = self._ask_home(batch, lambda stub: stub.CommitBatch, request, timeout_s=COMMIT_S_MAX)
         return bool(done.duplicate)
 
     def abort(self, batch: SinkBatch) -> bool:
@@ -191,7 +185,7 @@ class BatchTransactions:
             ArianeError: A broker does not answer; the others have dropped theirs.
         """
         request = transaction.AbortBatchRequest(query_id=batch.sink.name, batch_id=batch.batch_id)
-        addresses = self._addresses(batch.sink)
+        addresses = self._homes.addresses(batch.sink)
         calls = {
             name: self._stub_at(address).AbortBatch.future(request, timeout=self._timeout_s)
             for name, address in addresses.items()
@@ -220,109 +214,9 @@ class BatchTransactions:
                 )
         return found
 
-    def _find_home(self, sink: Sink) -> str:
-        addresses = self._addresses(sink)
-        answers = self._answers(sink, addresses)
-        notes = _homes_in(answers)
-        if not notes:
-            if len(answers) < len(addresses):
-                raise ServiceUnavailable(
-                    f"a broker that may know where {sink.name} writes is away", retriable=True
-                )
-            if self._is_uncertain(sink):
-                raise ServiceUnavailable(
-                    "name servers have just started and may not know all brokers", retriable=True
-                )
-            self._choose_home(sink, addresses)
-            # If several writers choose at the same time, one note wins at all brokers.
-            notes = _homes_in(self._answers(sink, addresses))
-        home = max(notes.values(), key=_rank)
-        names = {*home.broker_names, *addresses}
-        behind = {
-            name
-            for name in addresses
-            if name not in notes
-            or _rank(notes[name])[:2] != _rank(home)[:2]
-            or not names.issubset(notes[name].broker_names)
-        }
-        home.broker_names[:] = sorted(names)
-        if home.broker_name in behind:
-            # It decides only now, and asks all others first what was committed before.
-            self._note(sink, addresses, [home.broker_name], home)
-            behind.remove(home.broker_name)
-        if behind:
-            self._note(sink, addresses, behind, home, strict=False)
-        return self._named(sink, addresses, home)
-
-    def _choose_home(self, sink: Sink, addresses: Mapping[str, str]) -> None:
-        """Choose a home among the brokers that the sink writes to, and note it everywhere."""
-        candidates = [name for name in addresses if sink.has(name)]
-        if not candidates:
-            raise QueueNotFound(f"none of {', '.join(sink.brokers)} is a broker of {sink.name}")
-        chosen = max(candidates, key=lambda name: zlib.crc32(f"{sink.name}@{name}".encode()))
-        home = SinkHome(broker_name=chosen, broker_names=sorted(addresses))
-        self._note(sink, addresses, sorted(addresses, key=lambda name: name == chosen), home)
-
-    @staticmethod
-    def _named(sink: Sink, addresses: Mapping[str, str], home: SinkHome) -> str:
-        if home.broker_name in addresses:
-            return home.broker_name
-        raise ServiceUnavailable(
-            f"broker {home.broker_name}, which decides for {sink.name}, is away; if it does not"
-            f" come back ever: ariane sink move '{sink.name}' BROKER --home-is-gone",
-            retriable=True,
-        )
-
-    def _answers(self, sink: Sink, addresses: Mapping[str, str]) -> dict[str, GetSinkHomeResponse]:
-        """The brokers' reports about a sink's home; brokers without an answer are missing."""
-        request = GetSinkHomeRequest(query_id=sink.name, topic=sink.topic or "")
-        calls = {
-            name: self._sinks_at(address).GetSinkHome.future(request, timeout=self._timeout_s)
-            for name, address in addresses.items()
-        }
-        answers = {}
-        for name, call in calls.items():
-            try:
-                answers[name] = call.result()
-            except CallFailed as failure:
-                error = error_from_rpc(failure, peer=f"broker {name} at {addresses[name]}")
-                if not error.retriable:
-                    raise error from failure
-        self._silent = frozenset(addresses.keys() - answers.keys())
-        return answers
-
-    def _note(
-        self,
-        sink: Sink,
-        addresses: Mapping[str, str],
-        names: Collection[str],
-        home: SinkHome,
-        *,
-        strict: bool = True,
-    ) -> None:
-        """Note a home at some brokers."""
-        request = NoteSinkHomeRequest(query_id=sink.name, topic=sink.topic or "", home=home)
-        for name in names:
-            try:
-                self._sinks_at(addresses[name]).NoteSinkHome(request, timeout=self._timeout_s)
-            except CallFailed as failure:
-                if strict:
-                    error = error_from_rpc(failure, peer=f"broker {name} at {addresses[name]}")
-                    raise error from failure
-
-    def _addresses(self, sink: Sink) -> Mapping[str, str]:
-        if sink.topic is None:
-            return self._routes.brokers().addresses
-        return self._routes.addresses(sink.topic)
-
-    def _is_uncertain(self, sink: Sink) -> bool:
-        if sink.topic is None:
-            return not self._routes.brokers().complete
-        return sink.topic in self._routes.uncertain_topics()
-
     def _ask_home(
         self,
-        sink: Sink,
+        batch: SinkBatch,
         method: Callable[[TransactionServiceStub], Any],
         request: Any,
         *,
@@ -330,16 +224,26 @@ class BatchTransactions:
     ) -> Any:
         """Ask the home, whichever broker that is by now."""
 
-        def once() -> Any:
-            home = self._find_home(sink)
+        def ask(home: str) -> Any:
             try:
-                return self._begin(home, sink, request, method, timeout_s)()
+                return self._begin(home, batch.sink, request, method, timeout_s)()
             except CallError as error:
                 if error.reason == "SINK_MOVED":
                     raise ServiceUnavailable(str(error), retriable=True) from error
                 raise
 
-        return self._repetition.ask(once, asker=sink.name)
+        return self._at_home(batch, ask)
+
+    def _at_home(self, batch: SinkBatch, ask: Callable[[str], _AnswerT]) -> _AnswerT:
+        """The answer of the home, found and asked again and again for as long as that may help."""
+        find, name = self._homes.find, batch.sink.name
+        try:
+            return self._repetition.ask(lambda: ask(find(batch)), asker=name)
+        except HomeUnknown as error:
+            if not batch.may_be_first:
+                raise
+            _log.warning("%s is the first of a new sink, or else written again: %s", batch, error)
+        return self._repetition.ask(lambda: ask(find(batch, awaits_away=False)), asker=name)
 
     def _begin(
         self,
@@ -373,7 +277,7 @@ class BatchTransactions:
         return end
 
     def _stub(self, broker_name: str, sink: Sink) -> tuple[TransactionServiceStub, str]:
-        address = self._addresses(sink).get(broker_name)
+        address = self._homes.addresses(sink).get(broker_name)
         if address is None:
             if sink.topic is not None:
                 self._routes.forget(sink.topic)
@@ -382,17 +286,3 @@ class BatchTransactions:
 
     def _stub_at(self, address: str) -> TransactionServiceStub:
         return TransactionServiceStub(self._channels.to(address))
-
-    def _sinks_at(self, address: str) -> SinkServiceStub:
-        return SinkServiceStub(self._channels.to(address))
-
-
-def _homes_in(answers: Mapping[str, GetSinkHomeResponse]) -> dict[str, SinkHome]:
-    """The noted homes, by the broker with the note."""
-    return {name: answer.home for name, answer in answers.items() if answer.HasField("home")}
-
-
-def _rank(home: SinkHome) -> tuple[int, str, int]:
-    """The rank of a note: of two notes the one with the higher rank counts, as in the contract."""
-    known = home.committed_batch_id if home.HasField("committed_batch_id") else -1
-    return home.move_count, home.broker_name, known

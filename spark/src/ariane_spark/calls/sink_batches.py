@@ -47,6 +47,14 @@ class SinkBatch:
         """Whether it is the only batch of a write that is not a stream."""
         return self.sink.name.startswith(_SINGLE)
 
+    @property
+    def may_be_first(self) -> bool:
+        """Whether its sink is most likely new: a stream counts from 0, and seldom repeats that.
+
+        A write that is not a stream has one batch, and a repeated job repeats it.
+        """
+        return self.batch_id == 0 and not self.is_single
+
     def __str__(self) -> str:
         if self.is_single:
             return f"write {self.sink.name.removeprefix(f'{WRITE}/')}"

@@ -1,0 +1,60 @@
+"""Which brokers have a topic, or had it lately, by all that any name server knows."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ariane.namesrv.v1.route_service_pb2 import GetRouteRequest, ListBrokersRequest
+from ariane.namesrv.v1.route_service_pb2_grpc import RouteServiceStub
+from ariane_sdk.errors import RouteNotFound
+from ariane_sdk.translation import error_from_rpc, route_from_wire
+from ariane_spark.calls.channels import NAME_SERVER, Channels
+from ariane_spark.calls.name_servers import NameServers
+from ariane_wire import CallFailed
+
+_PAGE_SIZE: Final = 1000
+"""As many brokers as a name server knows."""
+
+
+def named_brokers(
+    name_servers: NameServers, channels: Channels, topic: str | None, *, timeout_s: float
+) -> frozenset[str]:
+    """The names of all brokers of a topic that are there, or left undrained within a day.
+
+    All name servers are asked: one that has restarted since knows of nobody who left before. One
+    that does not answer is left out. For a topic of type FIFO, these are also the brokers of its
+    division of message groups, however long they are away.
+
+    Args:
+        name_servers: All of them.
+        channels: Connections to them.
+        topic: The topic; None: brokers with any topic.
+        timeout_s: The timeout of one.
+    """
+    names: set[str] = set()
+    for address in name_servers.in_turn():
+        channels.expect(address, NAME_SERVER)
+        stub = RouteServiceStub(channels.to(address))
+        try:
+            if topic is None:
+                names |= _all_of(stub, timeout_s)
+            else:
+                names |= _those_with(stub, topic, timeout_s)
+        except CallFailed as failure:
+            error = error_from_rpc(failure, peer=f"name server {address}")
+            if isinstance(error, RouteNotFound):
+                names |= error.away_brokers
+    return frozenset(names)
+
+
+def _all_of(stub: RouteServiceStub, timeout_s: float) -> set[str]:
+    answer = stub.ListBrokers(ListBrokersRequest(page_size=_PAGE_SIZE), timeout=timeout_s)
+    present = {broker.identity.broker_name for broker in answer.brokers}
+    return present | {broker.broker_name for broker in answer.away_brokers}
+
+
+def _those_with(stub: RouteServiceStub, topic: str, timeout_s: float) -> set[str]:
+    answer = stub.GetRoute(GetRouteRequest(topic=topic), timeout=timeout_s)
+    route = route_from_wire(answer.route)
+    present = {broker.broker_name for broker in route.brokers}
+    return present | route.away_brokers | {queue.broker_name for queue in route.group_queues}
