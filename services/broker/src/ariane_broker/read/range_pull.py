@@ -141,10 +141,9 @@ class PullRange:
             lease.release()
             granted = await lease.take(chunk_bytes)
             check_readable()
-            if epoch != self.epochs.current:
-                # A topic was deleted meanwhile: if it is this one, another may have its name.
-                self.epochs.check(key, end, epoch)
-                epoch = self.epochs.current
+            # A topic may have been deleted meanwhile: if it is this one, another may have its name.
+            self.epochs.check(key, end, epoch)
+            epoch = self.epochs.current
             try:
                 with IN_MEMORY:
                     read = self.store.read_queue(
@@ -181,6 +180,8 @@ class PullRange:
                 self.statistics.count_pull(len(sizes), sum(map(len, records)))
                 chunk = project(records, sizes, position, order.projection)
                 yield replace(chunk, lost_offsets=lost) if len(lost) else chunk
+                if position >= end:
+                    return
             else:
                 await asyncio.sleep(0)
 
