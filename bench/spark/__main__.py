@@ -45,6 +45,7 @@ from ariane_spark.records.joined_records import QueueRecords
 from bench.measure import Paired, Row, paired, pairs_of, table_of, write_results
 from bench.pages.benchmarks import write_page
 from bench.spark.kafka import (
+    GUARANTEES,
     OUR_COLUMNS,
     PeerUnavailable,
     both_topics,
@@ -343,7 +344,8 @@ def rows_beside_kafka(spark: SparkSession, folder: Path, *, count: int, pairs: i
         both_topics(spark, cluster.name_servers, folder, count=count, pairs=pairs) as beside,
     ):
         batches = [beside.batch(columns) for columns in OUR_COLUMNS]
-        return [*batches, *(beside.stream(columns) for columns in OUR_COLUMNS)]
+        streams = [beside.stream(columns) for columns in OUR_COLUMNS]
+        return [*batches, *streams, *(beside.write(guarantee) for guarantee in GUARANTEES)]
 
 
 def run(*, pairs: int, quick: bool, only: str | None) -> tuple[list[Row], list[str]]:

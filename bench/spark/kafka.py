@@ -1,8 +1,8 @@
-"""Spark reading ArianeMQ beside Spark reading Apache Kafka: the same messages, in turn.
+"""Spark reading and writing ArianeMQ beside Apache Kafka: the same messages, in turn.
 
 Both servers are one broker with four queues or partitions, both connectors run in one Spark, and
-each read tells how many rows it read. Before anything is timed, both topics are compared by their
-counts and by the sums of the checksums of all bodies.
+each read tells how many rows it read. Before any read is timed, both topics are compared by their
+counts and by the sums of the checksums of all bodies; after the writes, those that they wrote to.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from uuid import uuid4
 
 import pyspark
 from pyspark.sql import DataFrame, DataFrameReader, Observation, SparkSession
@@ -58,6 +59,10 @@ THEIR_COLUMNS: Mapping[str, list[str]] = {
 }
 THEIR_OPTIONS = {"includeHeaders": "true", "kafka.max.poll.records": "4096"}
 """Headers stand for our properties. A poll of 500 records, the default, would cost it more."""
+THEIR_WRITE_OPTIONS = {"kafka.batch.size": str(256 << 10)}
+"""Batches of 16 KiB, the default, would cost it more."""
+GUARANTEES = ("at-least-once", "exactly-once")
+"""Of our writes; Kafka's sink has the first only."""
 
 
 def keep_beside_peers(rows: Iterable[Row]) -> None:
@@ -124,11 +129,10 @@ class BesideKafka:
         pairs: int,
     ) -> None:
         self._spark = spark
-        self._ours = {"endpoints": endpoints, "topic": TOPIC}
+        self._ours = {"endpoints": endpoints}
         self._kafka_address = kafka_address
         self._theirs = {
             "kafka.bootstrap.servers": kafka_address,
-            "subscribe": TOPIC,
             **THEIR_OPTIONS,
         }
         self._folder = folder
@@ -157,35 +161,68 @@ class BesideKafka:
         ]
         return self._row(f"stream read, 1 KiB, {columns}", pairs_of(measured[1:]))
 
+    def write(self, guarantee: str) -> Row:
+        """All rows into a topic, each time behind those of the time before."""
+        topic = f"written-{guarantee}"
+        with ClusterClient(self._ours["endpoints"]) as client:
+            client.create_topic(topic, queue_count=PARTITIONS)
+        # Nothing but a constant, so that both sides write for most of the time.
+        rows = self._spark.range(0, self._count, numPartitions=2).select(
+            f.lit("x" * BODY_BYTES).alias("body"), f.col("id").cast("string").alias("key")
+        )
+        seconds = paired(
+            lambda: self._write_ours(rows, topic, guarantee),
+            lambda: self._write_theirs(rows, topic),
+            pairs=self._pairs,
+        )
+        runs = self._pairs + 1
+        count, total = _sums(rows, "body")
+        self._compare(topic, (runs * count, runs * total))
+        return self._row(f"write, 1 KiB, {guarantee}", seconds)
+
     def _fill(self) -> None:
         """Write the same messages to both, and see that they are there."""
         digest = f.sha2(f.col("id").cast("string"), 256)
         rows = self._spark.range(0, self._count, numPartitions=PARTITIONS).select(
             f.repeat(digest, BODY_BYTES // DIGEST_DIGITS).alias("body"),
-            f.array(f.col("id").cast("string")).alias("keys"),
+            f.col("id").cast("string").alias("key"),
         )
         with ClusterClient(self._ours["endpoints"]) as client:
             client.create_topic(TOPIC, queue_count=PARTITIONS)
-        rows.write.format("ariane").mode("append").options(**self._ours).save()
-        as_theirs = rows.select(f.col("keys")[0].alias("key"), f.col("body").alias("value"))
-        writer = as_theirs.write.format("kafka").option("topic", TOPIC)
-        writer.option("kafka.bootstrap.servers", self._kafka_address).save()
-        wanted = _sums(rows, "body")
-        for name, found in (
-            ("ours", _sums(self._our_columns(self._spark.read, "bodies").load(), "body")),
-            ("Kafka", _sums(self._their_columns(self._spark.read, "bodies"), "value")),
-        ):
+        self._write_ours(rows, TOPIC, "at-least-once")
+        self._write_theirs(rows, TOPIC)
+        self._compare(TOPIC, _sums(rows, "body"))
+
+    def _write_ours(self, rows: DataFrame, topic: str, guarantee: str) -> None:
+        options = self._ours | {"topic": topic, "deliveryGuarantee": guarantee}
+        if guarantee == "exactly-once":
+            options["writeId"] = uuid4().hex
+        ours = rows.select(f.array("key").alias("keys"), "body")
+        ours.write.format("ariane").mode("append").options(**options).save()
+
+    def _write_theirs(self, rows: DataFrame, topic: str) -> None:
+        theirs = rows.select("key", f.col("body").alias("value"))
+        writer = theirs.write.format("kafka").options(**THEIR_WRITE_OPTIONS)
+        writer.options(topic=topic).option("kafka.bootstrap.servers", self._kafka_address).save()
+
+    def _compare(self, topic: str, wanted: tuple[int, int]) -> None:
+        """See that both topics have the same messages."""
+        ours = self._our_columns(self._spark.read, "bodies", topic).load()
+        theirs = self._their_columns(self._spark.read, "bodies", topic)
+        for name, found in ("ours", _sums(ours, "body")), ("Kafka", _sums(theirs, "value")):
             if found != wanted:
                 raise AssertionError(f"{name}: count and sum are {found}, not {wanted}")
 
     def _our_columns(
-        self, reader: DataFrameReader | DataStreamReader, columns: str
+        self, reader: DataFrameReader | DataStreamReader, columns: str, topic: str = TOPIC
     ) -> DataFrameReader | DataStreamReader:
         schema = message_schema(OUR_COLUMNS[columns])
-        return reader.format("ariane").options(**self._ours).schema(schema)
+        return reader.format("ariane").options(**self._ours | {"topic": topic}).schema(schema)
 
-    def _their_columns(self, reader: DataFrameReader | DataStreamReader, columns: str) -> DataFrame:
-        frame = reader.format("kafka").options(**self._theirs).load()
+    def _their_columns(
+        self, reader: DataFrameReader | DataStreamReader, columns: str, topic: str = TOPIC
+    ) -> DataFrame:
+        frame = reader.format("kafka").options(**self._theirs | {"subscribe": topic}).load()
         return frame.select(*THEIR_COLUMNS[columns])
 
     def _drain(self, frame: DataFrame) -> None:
