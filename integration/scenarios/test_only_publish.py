@@ -58,12 +58,12 @@ def by_spark(name_servers, topic, bodies):
     calls = BatchTransactions(name_servers, ONE_TRY)
     plan = RowPlan.of(StructType([StructField("body", StringType())]), topic)
     batch = SinkBatch(Sink(f"query/{topic}", topic), 0)
-    home = calls.home_of(batch.sink)
-    staged = StagedAttempt(calls, batch, home, 0, name="test", block_bytes_max=1024)
+    assert not calls.is_committed(batch)  # It is the shop's own sink from now on.
+    staged = StagedAttempt(calls, batch, 0, name="test", block_bytes_max=1024)
     rows = pa.record_batch({"body": pa.array(bodies)})
     for part in plan.tables(rows, IdentitySeed("test"), 0):
         staged.add(part)
-    calls.commit(home, batch, [staged.finish()], Contents(len(bodies), 0))
+    calls.commit(batch, staged.finish(), Contents(len(bodies), 0))
 
 
 async def by_outbox(name_servers, topic, body, folder):
