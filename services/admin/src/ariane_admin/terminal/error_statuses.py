@@ -77,7 +77,7 @@ def exit_status_of(error: errors.ArianeError) -> ExitStatus:
     """Return the exit status of a command that failed with `error`."""
     if error.outcome_unknown:
         return ExitStatus.OUTCOME_UNKNOWN
-    if error.reason == errors.RouteNotFound.reason and error.retriable:
+    if error.reason == errors.RouteNotFound.reason and "away_brokers" in error.metadata:
         return ExitStatus.UNREACHABLE  # A broker that had the topic is away.
     # The reason is more precise than the class, which unreachable services share with others.
     if error.reason in _STATUSES_BY_REASON:

@@ -244,11 +244,11 @@ def test_the_order_of_a_topic_goes_with_its_last_broker(ariane, ariane_json):
 @pytest.fixture
 def away(cluster):
     """Makes a broker that has a topic of type FIFO, with its order of queues, and has left."""
-    made = []
+    made = {}
 
     def make(topic):
         broker = RegisteredBroker(cluster.name_servers.split(","), topic, ordered=True)
-        made.append(broker)
+        made[topic] = broker
         broker.registers()
         with sync.ClusterClient(cluster.name_servers) as client:
             client.keep_queue_order(topic)
@@ -256,8 +256,10 @@ def away(cluster):
         return broker
 
     yield make
-    for broker in made:
-        broker.close()
+    with sync.ClusterClient(cluster.name_servers) as client:
+        for topic, broker in made.items():
+            broker.close()
+            client.forget_queue_order(topic)
 
 
 def order_of_missing(cluster, topic):
