@@ -45,6 +45,7 @@ WORDS: Final[dict[str, Any]] = {
     "take_ms": 0,
     "answer": "unknown",
     "at_once": False,
+    "cached_max": 0,
 }
 """What a command says where a test says nothing."""
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from actors import started
-from official import NEWEST, OFFICIAL
+from official import BUILD_S_MAX, NEWEST, OFFICIAL
 from stage import (
     PATIENCE_S,
     Actor,
@@ -42,6 +42,7 @@ def joined(sent: dict[str, Sent]) -> Sent:
     return [each for own in sent.values() for each in own]
 
 
+@pytest.mark.timeout(BUILD_S_MAX + 60)
 @pytest.mark.parametrize("name", NEWEST)
 def test_the_driver_of_a_client_can_be_had_here(name):
     client = OFFICIAL[name]

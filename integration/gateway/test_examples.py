@@ -295,3 +295,14 @@ def test_a_listener_of_node_hears_message_groups_at_once(stage, actor):
     node.ask("leave", group=group)
     for first in (0, 1):
         assert [n for n in heard if n % 2 == first] == list(range(first, COUNT, 2))
+
+
+def test_a_listener_of_node_keeps_few_messages_before_it(stage, actor):
+    """It asks for as many as it has room for, and for nothing while it is full."""
+    node, topic = actor("node"), stage.topic("node-cached", queues=1)
+    sent_by(node, topic)
+    node.ask("listen", topic=topic, group=topic, cached_max=8, take_ms=50)
+    heard = [text(each) for each in hear(node, topic, lambda heard: len(heard) >= COUNT)]
+    wait_until_consumed(stage, topic, topic)
+    node.ask("leave", group=topic)
+    assert sorted(heard, key=int) == [str(n) for n in range(COUNT)]

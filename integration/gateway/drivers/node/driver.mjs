@@ -156,6 +156,10 @@ const commands = {
             : ConsumeResult.SUCCESS;
         },
       };
+      const limits = {
+        maxCacheMessageCount: asked.cached_max,
+        maxCacheMessageSizeInBytes: asked.cached_max,
+      };
       found.consumer = new PushConsumer({
         ...options(),
         consumerGroup: asked.group,
@@ -163,6 +167,7 @@ const commands = {
         messageListener,
         longPollingTimeout: AWAIT_MS,
         enableFifoConsumeAccelerator: asked.at_once,
+        ...(asked.cached_max ? limits : {}),
       });
       await found.consumer.startup();
       return found;
