@@ -156,10 +156,7 @@ class FrameReader(FrameSender, ABC):
                         break
                     continue
             if length > self._frame_octets_max:
-                wrong = f"a frame of {length} octets"
-                if bytes(octets[at : at + len(_HTTP_1)]) == _HTTP_1:
-                    wrong = "it answers in HTTP/1, and does not speak gRPC at this port"
-                raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, wrong)
+                raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, _wrong(octets, at, length))
             if kind != DATA and length > self.payload_octets_max:
                 raise ConnectionFault(
                     ErrorCode.ENHANCE_YOUR_CALM, f"a frame of {length} octets that is no DATA"
@@ -315,3 +312,10 @@ class FrameReader(FrameSender, ABC):
     @abstractmethod
     def fail(self, fault: ConnectionFault) -> None:
         """End the connection, whose peer broke a rule."""
+
+
+def _wrong(octets: bytes | memoryview, at: int, length: int) -> str:
+    """What a frame that is too long is."""
+    if bytes(octets[at : at + len(_HTTP_1)]) == _HTTP_1:
+        return "it answers in HTTP/1, and does not speak gRPC at this port"
+    return f"a frame of {length} octets"
