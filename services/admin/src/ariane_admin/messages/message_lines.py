@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -150,15 +151,13 @@ def _own_time(given: Mapping[str, Any]) -> datetime | None:
     if "deliver_at" not in given:
         return None
     text = _text(given, "deliver_at", "")
-    try:
+    with suppress(ValueError):
         moment = datetime.fromisoformat(text)
-    except ValueError:
-        moment = None
-    if moment is None or moment.tzinfo is None:
-        raise ValueError(
-            f"its deliver_at {text!r:.100} is no time with a zone: say 2026-01-31T10:00:00Z"
-        )
-    return moment
+        if moment.tzinfo is not None:
+            return moment
+    raise ValueError(
+        f"its deliver_at {text!r:.100} is no time with a zone: say 2026-01-31T10:00:00Z"
+    )
 
 
 def as_row(message: ReceivedMessage) -> Mapping[str, Any]:

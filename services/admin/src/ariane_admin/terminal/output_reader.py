@@ -33,7 +33,7 @@ async def while_read(work: Coroutine[Any, Any, _Result]) -> _Result:
     finally:
         if not task.done():
             task.cancel()
-            await asyncio.wait((task,))
+            await asyncio.gather(task, return_exceptions=True)
 
 
 def _has_left() -> bool:
