@@ -121,6 +121,11 @@ def test_wrong_usage(capsys):
     assert main(["dev", "--brokers", "0"]) == ExitStatus.USAGE
 
 
+def test_a_word_in_the_place_of_a_number_is_told_as_that(capsys):
+    assert main(["topic", "create", "orders", "--queues", "eight"]) == ExitStatus.USAGE
+    assert "'--queues': 'eight' is not a whole number;" in capsys.readouterr().err
+
+
 def test_version_and_help(capsys):
     assert main(["--version"]) == ExitStatus.DONE
     assert main(["--help"]) == ExitStatus.DONE

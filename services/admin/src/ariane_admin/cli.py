@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
 import click
 from click.exceptions import NoArgsIsHelpError
@@ -34,6 +35,15 @@ Exit status:
   0 done, 1 failed, 2 wrong usage, 3 no answer, or not from all,
   4 not found, 5 refused, 6 outcome unknown, 130 interrupted
 """
+
+
+_OUR_WORDS: Final = MappingProxyType(
+    {
+        "is not a valid integer range": "is not a whole number",
+        "is not a valid float range": "is not a number",
+    }
+)
+"""What click says of a text in the place of a number, and what is meant."""
 
 
 class _ReaderLeft(Exception):
@@ -142,6 +152,8 @@ def _say_usage(error: click.UsageError) -> None:
     """Write a usage error in one line, like all errors, with the command for help."""
     path = "ariane" if error.ctx is None else error.ctx.command_path
     text = error.format_message().rstrip(".")
+    for theirs, ours in _OUR_WORDS.items():
+        text = text.replace(theirs, ours)
     say_error(f"{text}; {path} --help tells how to say it [{ExitStatus.USAGE.name}]")
 
 
