@@ -61,7 +61,7 @@ async def group(local_cluster):
 
 
 class Role:
-    """The role of primary, which is handed over in order."""
+    """The role of primary, which moves: handed over in order, or because who has it dies."""
 
     def __init__(self, cluster, ariane):
         self._cluster = cluster
@@ -76,10 +76,19 @@ class Role:
         assert status == 0, said
         await in_sync(self._brokers[heir], 0, 1, 2)
 
+    async def kill(self):
+        primary = await reigning(self._brokers)
+        primary.kill()
+        await primary.wait()
+        heir = await reigning(self._brokers)
+        await primary.restart()
+        await in_sync(heir, 0, 1, 2)
+
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
-async def test_members_that_join_while_the_role_moves_repeat_nothing(group, ariane, until):
+@pytest.mark.parametrize("move", [Role.hand_over, Role.kill])
+async def test_members_that_join_while_the_role_moves_repeat_nothing(group, ariane, until, move):
     """Before the role moves, at the same time, and while nobody has it."""
     role, sent, load_ends, repeats = Role(group.cluster, ariane), [], [], {}
     async with (
@@ -102,7 +111,7 @@ async def test_members_that_join_while_the_role_moves_repeat_nothing(group, aria
             for after_s in JOINED_AFTER_S:
                 before = group.count_again()
                 joining = asyncio.create_task(group.join(after_s))
-                await role.hand_over()
+                await move(role)
                 joined = await joining
                 await until(both_are_there)
 
