@@ -11,7 +11,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -123,19 +123,20 @@ def run_java_tool(source: str, arguments: Sequence[str], *, seconds: float = 120
 
 
 @contextmanager
-def proxy(name_server: str, home: Path) -> Iterator[str]:
+def proxy(name_server: str, home: Path, settings: Mapping[str, Any]) -> Iterator[str]:
     """Run RocketMQ's proxy before a name server's brokers; yields its endpoint."""
     port = free_port()
-    settings = {
+    proxy_settings = {
         "proxyMode": "CLUSTER",
         "rocketMQClusterName": "DefaultCluster",
         "namesrvAddr": name_server,
         "localServeAddr": "127.0.0.1",
         "grpcServerPort": port,
         "remotingListenPort": free_port(),
+        **settings,
     }
     path = home / "proxy.json"
-    path.write_text(json.dumps(settings))
+    path.write_text(json.dumps(proxy_settings))
     with java_process(
         "org.apache.rocketmq.proxy.ProxyStartup", ["-pc", str(path)], home
     ) as process:
