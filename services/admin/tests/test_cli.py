@@ -171,5 +171,5 @@ def test_every_error_of_the_client_has_a_status():
         ):
             # Not built: some take more than a text.
             error = kind.__new__(kind)
-            error.outcome_unknown = False
+            error.outcome_unknown, error.metadata = False, {}
             assert exit_status_of(error) in ExitStatus

@@ -14,7 +14,7 @@ from ariane.broker.v1 import topic_service_pb2 as topic_pb
 from ariane_broker import app
 from ariane_record.decoding.columns import decode_columns
 from ariane_record.names import dead_letter_topic
-from pytest_ariane.shared_disk import shared
+from pytest_ariane.cluster import shared
 from services.broker.tests.receive.receive_calls import Receiver
 from services.broker.tests.slow_disk import SlowDisk
 

@@ -71,7 +71,7 @@ def test_a_topic_of_a_broker_that_is_away_is_not_said_to_be_missing(
         come(channel)
         go(channel)
     flags = ("--queues", "2") if command == "update" else ()
-    said = ariane("topic", command, TOPICS[0], *flags, status=ExitStatus.NOT_FOUND)
+    said = ariane("topic", command, TOPICS[0], *flags, status=ExitStatus.UNREACHABLE)
     assert "broker-gone had it and may come back" in said
     # Not by admin, which would note it.
     main(("broker", "forget", "broker-gone", "--yes", "--name-servers", cluster.name_servers))

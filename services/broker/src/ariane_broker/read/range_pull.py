@@ -181,6 +181,7 @@ class PullRange:
                 chunk = project(records, sizes, position, order.projection)
                 yield replace(chunk, lost_offsets=lost) if len(lost) else chunk
                 if position >= end:
+                    check_readable()  # What was given last may have been cut off meanwhile.
                     return
             else:
                 await asyncio.sleep(0)
