@@ -13,6 +13,7 @@ import pytest
 from ariane_record import BlockEncoder
 from ariane_record.names import DELAY_TOPIC
 from ariane_storage import OsDisk, RetentionReason, Store
+from ariane_storage.keeping.keeper import ALIVE_MS
 from ariane_storage.offline.closed_store import ClosedStore
 from ariane_storage.offline.inspection import inspect
 from ariane_storage.store_files import StoreFiles
@@ -150,6 +151,22 @@ def test_a_clock_is_compared_with_the_files_of_the_store(tmp_path):
             if doubted:
                 clock.advance(73 * HOUR_MS)
                 assert apply_retention(store).deleted != ()
+
+
+def test_an_idle_store_keeps_its_files_young_so_that_the_next_start_believes_the_clock(tmp_path):
+    clock, path = FixedClock(), tmp_path / "store"
+    checkpoint = StoreFiles(path).checkpoint
+    with Store.open(path, small_config(), clock=clock) as store:
+        fill(store)
+        store.flush_derived()
+        os.utime(checkpoint, (0, 0))
+        for _ in range(2):
+            clock.advance(ALIVE_MS // 3)
+            store.keeping.flush_due()
+            assert OsDisk().modified_ms(checkpoint) == 0
+        clock.advance(ALIVE_MS // 2)
+        store.keeping.flush_due()
+        assert OsDisk().modified_ms(checkpoint) > 0
 
 
 def test_store_times_in_the_future_leave_the_age_to_the_files(tmp_path):

@@ -13,6 +13,7 @@ import pytest
 
 import ariane_wire
 from ariane_wire import ChannelOptions, ServerOptions
+from ariane_wire.client.connection import ClientConnection
 from ariane_wire.transport.link import Link
 from ariane_wire.transport.tracing import FrameTrace
 
@@ -112,6 +113,26 @@ async def test_calls_one_after_the_other_wait_for_no_end_of_a_turn(serving, monk
         assert not ended
         await asyncio.gather(*(call(b"x") for _ in range(4)))
         assert ended
+
+
+async def test_two_calls_of_each_turn_leave_together(serving, monkeypatch):
+    writes, flush = [], Link.flush
+
+    def counted(self):
+        if self.connection.out and isinstance(self.connection, ClientConnection):
+            writes.append(self)
+        flush(self)
+
+    async with (
+        serving({"Echo": ("unary_unary", echo)}) as address,
+        ariane_wire.insecure_channel(address) as channel,
+    ):
+        call = channel.unary_unary("/test.Echo/Echo")
+        await call(b"")
+        monkeypatch.setattr(Link, "flush", counted)
+        for _ in range(20):
+            await asyncio.gather(call(b"x"), call(b"y"))
+    assert 20 <= len(writes) <= 25
 
 
 @pytest.mark.parametrize(("octets", "writes"), [(4096, 1), (40_000, 4)])

@@ -1,4 +1,4 @@
-"""One interceptor for every call of every service.
+"""What every call of every service passes through, put around each method by the server.
 
 ::
 
@@ -162,7 +162,7 @@ class _MethodCalls:
                 type(response) is not bytes and (self._writes_rows or isawaitable(response))
             ):
                 return self._finish(call, response)
-            is_plain = type(response) is bytes and call.meter is None and not self.door.cuts
+            is_plain = type(response) is bytes and not self.door.cuts
             octets = response if is_plain and not call.touched else self._shown(call, response)
         except BaseException as error:  # noqa: BLE001 - raised again when the call is aborted.
             return self._finish(call, _raised(error))

@@ -93,7 +93,7 @@ class RawAppender:
                 raise RawBytesRefused(begin + run.size_bytes, "a record spans two segments")
             position = segment.size - (len(part) - run.size_bytes)
             parts.guard.watch(lambda: segment.fill_rest(position))  # noqa: B023 - runs at once.
-            parts.log.advance(segment.end)
+            parts.log.write_offset = segment.end
             place += len(part) - run.size_bytes
         self._waiting = bytes(content[place:])
         return RawAppended(tuple(stretches), parts.log.write_offset)
@@ -115,7 +115,7 @@ class RawAppender:
         dispatcher.misfits.clear()
         stamp = int(records.places.store_timestamps()[-1])
         parts.store_timestamp_ms = max(parts.store_timestamp_ms, stamp)
-        parts.log.advance(begin + run.size_bytes)
+        parts.log.write_offset = begin + run.size_bytes
 
 
 class RecordRun(NamedTuple):

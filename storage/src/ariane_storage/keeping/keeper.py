@@ -34,6 +34,10 @@ from ariane_storage.recovery.recovery import ProgressCallback
 
 _QUEUES_AT_ONCE: Final = 64
 """Queues whose files the deletion of a topic waits for at a time."""
+ALIVE_MS: Final = 10 * 60 * 1000
+"""Also an idle store writes its checkpoint so often: the time of that file says when the store was
+last alive, and the next start doubts its clock after too long a time. Well below half of the
+shortest retention."""
 _T = TypeVar("_T")
 
 
@@ -47,6 +51,8 @@ class Keeper:
         # Consume queues and index are durable up to here.
         self._dispatched_end = 0
         self._marked_end = -1
+        # When the checkpoint was last written whether or not anything had changed.
+        self._alive_ms: int | None = None
         # One thread at a time writes, removes or counts consume queues.
         self._derived_lock = threading.RLock()
 
@@ -118,6 +124,8 @@ class Keeper:
         self._checkpoint(end, timestamp, sums, items)
 
     def _checkpoint(self, end: int, timestamp: int, sums: QueueSums, items: int) -> None:
+        now_ms = self._parts.clock.now_ms()
+        is_old = self._alive_ms is None or not 0 <= now_ms - self._alive_ms < ALIVE_MS
         self._checkpoint_file.save(
             Checkpoint(
                 log_begin=self._parts.log.min_offset,
@@ -128,8 +136,11 @@ class Keeper:
                 queue_count=sums.queue_count,
                 entry_sum=sums.entry_sum,
                 index_item_count=items,
-            )
+            ),
+            again=is_old,
         )
+        if is_old:
+            self._alive_ms = now_ms
         self._dispatched_end = end
 
     def rewind(self, end: int, cut_derived: Callable[[], None]) -> None:

@@ -138,14 +138,18 @@ class CheckpointFile:
             )
         return sequence, Checkpoint(*fields)
 
-    def save(self, checkpoint: Checkpoint) -> None:
+    def save(self, checkpoint: Checkpoint, *, again: bool = False) -> None:
         """Write a checkpoint durably, unless it is there; the previous one stays in its slot.
+
+        Args:
+            checkpoint: What to write.
+            again: Write it also if it is there.
 
         Raises:
             OSError: The disk failed.
         """
         is_whole = not self._is_lost and self._disk.size_of(self._path) == CHECKPOINT_BYTES
-        if is_whole and checkpoint == self._saved:
+        if is_whole and checkpoint == self._saved and not again:
             return
         # If this fails halfway, a slot may be durable that nobody has heard of.
         self._saved = None

@@ -152,7 +152,8 @@ class CommitLog:
     def reserve(self, size: int) -> tuple[Segment, int]:
         """Reserve the next ``size`` bytes: a segment and a position in it.
 
-        If they do not fit, the next segment begins. Nothing is visible until ``advance``.
+        If they do not fit, the next segment begins. Readers and the flush see
+        nothing of it until ``write_offset`` is behind it.
 
         Args:
             size: Bytes to be written, no more than ``size_max``.
@@ -190,10 +191,6 @@ class CommitLog:
         if segment is None:
             return 0
         return max(0, segment.end - self.write_offset - BLANK_SIZE_MIN_BYTES)
-
-    def advance(self, commit_log_offset: int) -> None:
-        """Make everything written up to here visible to readers and to the flush."""
-        self.write_offset = commit_log_offset
 
     def _following(self, start: int) -> Segment:
         """The segment that starts at an offset, made now if it was not prepared."""

@@ -346,6 +346,7 @@ class Server(aio.Server):
         call = CallContext(self, head)
         call.attach(connection, stream_id)
         connection.streams[stream_id] = call
+        # An HTTP status other than 200 was answered before.
         if (head.fault or head.content_length is not None) and self._answered_by_head(call, head):
             return call
         share = connection.ledger

@@ -173,7 +173,7 @@ class Link(asyncio.BufferedProtocol):
             if self._wakes == 1 or self._is_armed:
                 return  # The first since octets came. That of a lone call needs no end of the turn.
         self._is_armed = True
-        self._wakes = 1
+        self._wakes = max(1, self._wakes)
         self.loop.call_soon(self._end_turn)
 
     def flushed(self) -> asyncio.Future[None]:

@@ -43,7 +43,8 @@ class Stream(NamedTuple):
     batches: tuple[StoredBatch, ...]
     """The last batches, oldest first; none if it has not begun."""
     user: str | None = None
-    """Who began it; empty for nobody known, None if that was not asked yet."""
+    """Who began it; None if that was not asked yet, and empty for nobody known, which it stays also
+    if the broker is closed later."""
 
     @property
     def last_used_ms(self) -> int:
