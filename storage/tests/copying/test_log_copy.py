@@ -194,10 +194,10 @@ def test_a_flush_beside_a_cut_does_not_call_the_old_end_durable(
     save = CheckpointFile.save
     flush = threading.Thread(target=replica.flush)
 
-    def save_beside_a_flush(file, checkpoint):
+    def save_beside_a_flush(file, checkpoint, **options):
         flush.start()
         flush.join(0.1)  # It must wait for the cut, so there is nothing to wait for.
-        save(file, checkpoint)
+        save(file, checkpoint, **options)
 
     end = fill(replica, blocks=3)[-1].next_commit_log_offset
     kept = contents(replica, read_all)
