@@ -143,6 +143,73 @@ async def test_a_topic_that_was_deleted_while_nobody_could_write_it_is_made_anew
         assert result.message_queue.broker_name == "broker-a"
 
 
+@pytest.mark.parametrize("before", ["refuses", "is silent", "is gone"])
+@pytest.mark.parametrize("warming_up", [False, True])
+@pytest.mark.parametrize("grouped", [False, True])
+async def test_a_topic_that_was_deleted_behind_a_change_of_its_primary_is_made_anew(
+    two_brokers, make_status, grouped, warming_up, before
+):
+    server = two_brokers.name_server
+    first, second = two_brokers.brokers["broker-a"], two_brokers.brokers["broker-b"]
+    for topic in ("orders", TEMPLATE):
+        server.set_route(topic, {"broker-a": first.address}, queue_count=4)
+    message = Message("orders", b"two", message_group="g" if grouped else "")
+    settings = ProducerSettings(call_timeout_s=0.1)
+    async with Producer(two_brokers.name_servers, settings=settings) as producer:
+        await producer.send(Message("orders", b"one"))
+        replica = make_status(grpc.StatusCode.UNAVAILABLE, "BROKER_NOT_PRIMARY")
+        answer = {"refuses": replica, "is gone": grpc.StatusCode.UNAVAILABLE}.get(before, "hang")
+        first.script.extend([answer] * 1000)
+        # The primary is another process of the same set, and the topic was deleted there.
+        server.set_route(TEMPLATE, {"broker-a": second.address}, queue_count=4)
+        del server.routes["orders"]
+        server.warming_up = warming_up
+
+        result = await producer.send(message)
+    assert (result.message_queue.topic, result.message_queue.broker_name) == ("orders", "broker-a")
+    assert second.bodies == [b"two"]
+
+
+@pytest.mark.parametrize("why", ["order", "away"])
+async def test_a_topic_that_exists_is_not_made_anew_by_the_next_primary(
+    two_brokers, make_status, why
+):
+    server = two_brokers.name_server
+    first, second = two_brokers.brokers["broker-a"], two_brokers.brokers["broker-b"]
+    server.set_route("orders", {"broker-a": first.address})
+    async with Producer(two_brokers.name_servers, settings=IMPATIENT) as producer:
+        await producer.send(Message("orders", b"one"))
+        replica = make_status(grpc.StatusCode.UNAVAILABLE, "BROKER_NOT_PRIMARY")
+        first.script.extend([replica] * 1000)
+        server.set_route(TEMPLATE, {"broker-a": second.address})
+        {"order": server.orders, "away": server.away}[why]["orders"] = "broker-c:2"
+        asked_count = server.asked.count("orders")
+        del server.routes["orders"]
+
+        assert await refused(producer, "orders") == "BROKER_NOT_PRIMARY"
+        assert server.asked.count("orders") > asked_count
+    assert not second.calls
+
+
+async def test_a_topic_is_made_where_the_primary_is_by_the_time_of_its_first_message(
+    two_brokers, make_status, eager_watch
+):
+    server = two_brokers.name_server
+    first, second = two_brokers.brokers["broker-a"], two_brokers.brokers["broker-b"]
+    server.set_route(TEMPLATE, {"broker-a": first.address})
+    replica = make_status(grpc.StatusCode.UNAVAILABLE, "BROKER_NOT_PRIMARY")
+    refusing = asyncio.Event()
+    first.script.extend([refusing, *[replica] * 1000])
+    async with Producer(two_brokers.name_servers) as producer:
+        sending = asyncio.create_task(producer.send(Message("new", b"one")))
+        await first.wait_called(1)
+        server.set_route(TEMPLATE, {"broker-a": second.address})
+        refusing.set()
+        await sending
+        await producer.send(Message("new", b"two"))
+    assert second.bodies == [b"two"]
+
+
 @pytest.mark.parametrize("why", ["warming_up", "order", "away", "silent"])
 async def test_a_topic_that_may_exist_is_not_made_anew(templated, eager_refresh, why):
     server = templated.name_server

@@ -163,6 +163,24 @@ class Route:
         )
         return replace(self, brokers=tuple(brokers))
 
+    def at_primaries_of(self, other: Self) -> Self:
+        """This route, its primaries where another route has them: a broker is there for all topics.
+
+        Brokers without a primary stay so: nobody is asked whether they have the topic.
+        """
+        now = {
+            (broker.cluster_name, broker.broker_name): broker.addresses
+            for broker in other.brokers
+            if broker.primary_address
+        }
+        brokers = (
+            replace(broker, addresses=now[broker.cluster_name, broker.broker_name])
+            if broker.primary_address and (broker.cluster_name, broker.broker_name) in now
+            else broker
+            for broker in self.brokers
+        )
+        return replace(self, brokers=tuple(brokers))
+
     def as_template(self, topic: str, *, provisional: bool = False) -> Self:
         """The first route of a topic that a send will create.
 

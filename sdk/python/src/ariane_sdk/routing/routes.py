@@ -257,9 +257,10 @@ class Routes:
             if known is None:
                 raise
             # Brokers decide: a name server that has just started knows no topics, and brokers
-            # refuse a deleted topic themselves. Where none would be asked, see ``on_gone``.
+            # refuse a deleted topic themselves, wherever their primaries are by now. Where none
+            # would be asked, see ``on_gone``.
             self._log_kept(topic, error)
-            return known
+            return self.known.get(topic, known)
 
     def _log_kept(self, topic: str, error: CallError) -> None:
         """Log that a route is kept: once a topic, and once while no name server answers."""
@@ -277,10 +278,10 @@ class Routes:
         Returns:
             The present route; its ``groups_wait`` tells whether the order is still unknown.
         """
-        known = self.known[topic]
         try:
             return await self._fetch(topic)
         except RouteNotFound as unknown:
+            known = self.known[topic]
             if known.provisional and not exists_perhaps(unknown):
                 # The topic does not exist: the first send may create it.
                 self._take(replace(known, provisional=False))
@@ -316,6 +317,8 @@ class Routes:
             route = await self._name_servers.get_route(topic)
         except RouteNotFound as unknown:
             self._silence_warned = False
+            if KNOWN_TO_EXIST.isdisjoint(unknown.metadata):
+                await self._follow_brokers(topic)
             self._note_denial(topic, unknown)
             raise
         finally:
@@ -343,6 +346,23 @@ class Routes:
             if self._loop_task is not None:
                 self._doubts.compare(known, route)
         return self._take(route)
+
+    async def _follow_brokers(self, topic: str) -> None:
+        """Have a kept route lead to the present primaries: they say what became of the topic.
+
+        Name servers name none for a topic that was deleted, or that no send has created yet, and a
+        primary that has stopped or stands still names no successor.
+        """
+        if topic not in self.known:
+            return
+        try:
+            latest = await self._fetch(TEMPLATE_TOPIC)
+        except CallError as error:
+            logger.info("where the brokers of %s are now is not known: %s", topic, error)
+            return
+        known = self.known.get(topic)
+        if known is not None:
+            self._take(known.at_primaries_of(latest))
 
     def _note_denial(self, topic: str, unknown: RouteNotFound) -> None:
         """Tell senders that a topic is gone which they cannot write to."""
