@@ -9,6 +9,7 @@ from ariane_record.names import TEMPLATE_TOPIC
 from ariane_sdk import MessageQueue, errors
 from ariane_sdk.client.session import Session
 from ariane_sdk.routing import routes as _routes
+from ariane_sdk.routing.broker_addresses import broker_named
 from ariane_sdk.routing.name_servers import QUERIES_AT_ONCE
 from ariane_sdk.routing.route import BrokerRoute, Route
 from ariane_sdk.runtime.clock import SystemClock
@@ -487,14 +488,13 @@ async def test_a_route_that_no_name_server_has_any_longer_comes_behind_others(wo
         await session.routes.get(topic)
     del world.name_server.routes["retries"]
     world.name_server.set_route("orders", {"broker-a": "127.0.0.1:2"})
-    for topic in ("orders", "retries"):
-        await session.routes.refresh(topic)
-
+    await session.routes.refresh("orders")
+    await session.routes.refresh("retries")
     routes = session.routes.latest_first(["retries", "unknown", "orders"])
 
     assert [route.topic for route in routes] == ["orders", "retries"]
     assert [route.brokers[0].read_address for route in routes] == ["127.0.0.1:2", "127.0.0.1:1"]
-    assert _routes.broker_named(session.routes, "broker-a").read_address == "127.0.0.1:2"
+    assert broker_named(session.routes, "broker-a").read_address == "127.0.0.1:2"
     with pytest.raises(errors.ServiceUnavailable, match="broker-b is in no route now"):
-        _routes.broker_named(session.routes, "broker-b")
+        broker_named(session.routes, "broker-b")
     await session.close()

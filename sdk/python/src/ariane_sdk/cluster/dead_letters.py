@@ -24,7 +24,7 @@ from ariane_sdk.errors import CallError, RouteNotFound
 from ariane_sdk.message import ReceivedMessage
 from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.reading.queue_reader import QueueReader
-from ariane_sdk.routing.routes import find_broker
+from ariane_sdk.routing.broker_addresses import find_broker
 
 REDRIVE_COUNT: Final = 1000
 """The number of dead letters that one call sends back."""

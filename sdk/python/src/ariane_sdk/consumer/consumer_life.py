@@ -37,9 +37,9 @@ from ariane_sdk.errors import (
 )
 from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.net.timestamps import duration_s
+from ariane_sdk.routing.broker_addresses import broker_named, broker_of
 from ariane_sdk.routing.failover import PATIENCE_S, REPEAT_S_MAX
 from ariane_sdk.routing.route import Route
-from ariane_sdk.routing.routes import broker_named, broker_of
 from ariane_sdk.runtime.home import HomeGuard
 from ariane_sdk.runtime.log import logger
 from ariane_sdk.runtime.tasks import loop_for_ever, start_task

@@ -51,8 +51,8 @@ from ariane_sdk.consumer.pulling.pull_loops import PullLoops
 from ariane_sdk.consumer.pulling.pulled import LOST_REASONS
 from ariane_sdk.errors import ArianeError, CallError, ConsumerOffsetRefused
 from ariane_sdk.message_queue import MessageQueue
+from ariane_sdk.routing.broker_addresses import broker_named, broker_of
 from ariane_sdk.routing.route import BrokerRoute
-from ariane_sdk.routing.routes import broker_named, broker_of
 from ariane_sdk.runtime.log import logger
 from ariane_sdk.runtime.tasks import loop_for_ever, start_task
 

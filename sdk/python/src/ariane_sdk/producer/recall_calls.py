@@ -10,8 +10,8 @@ from ariane_record.single.recall_handle import RecallHandle, decode_recall_handl
 from ariane_sdk.client.broker_calls import answer_of
 from ariane_sdk.errors import CallError, IllegalArgument
 from ariane_sdk.producer.sending.producer_parts import ProducerParts
+from ariane_sdk.routing.broker_addresses import address_for_send
 from ariane_sdk.routing.failover import Failover
-from ariane_sdk.routing.routes import address_for_send
 
 DELIVERED_REASON: Final = "RECEIPT_HANDLE_EXPIRED"
 

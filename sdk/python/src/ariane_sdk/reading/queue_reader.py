@@ -50,11 +50,11 @@ from ariane_sdk.reading.columns_out import RangeColumns
 from ariane_sdk.reading.message_query import MessageQueries
 from ariane_sdk.reading.pulled_messages import PulledMessages, pull_messages
 from ariane_sdk.reading.range_chunks import RangeChunks, chunk_columns
+from ariane_sdk.routing.broker_addresses import find_broker
 from ariane_sdk.routing.failover import PATIENCE_S
 from ariane_sdk.routing.live_broker import live_broker_of, route_to
 from ariane_sdk.routing.name_servers import NameServerAddresses
 from ariane_sdk.routing.route import BrokerRoute, Route
-from ariane_sdk.routing.routes import find_broker
 from ariane_sdk.runtime.clock import Clock
 from ariane_sdk.security import CredentialsGiven, TlsGiven
 

@@ -35,8 +35,8 @@ from ariane_sdk.errors import ArianeError, CallError, MessagesLost, RecordDamage
 from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.net.backoff import Backoff
 from ariane_sdk.net.status import error_from_rpc
+from ariane_sdk.routing.broker_addresses import find_broker
 from ariane_sdk.routing.failover import REPEAT_S_MAX, REPEAT_S_MIN
-from ariane_sdk.routing.routes import find_broker
 from ariane_sdk.runtime.clock import Clock
 from ariane_sdk.runtime.tasks import start_task
 

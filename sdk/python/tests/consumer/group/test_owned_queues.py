@@ -7,7 +7,7 @@ import pytest
 from ariane_sdk import errors
 from ariane_sdk.client.queue_position import QueuePosition
 from ariane_sdk.consumer.group.queue_locks import QueueLocks
-from ariane_sdk.routing.routes import broker_named
+from ariane_sdk.routing.broker_addresses import broker_named
 from sdk.python.tests.consumer.group.owned_place import (
     GONE,
     Q0,

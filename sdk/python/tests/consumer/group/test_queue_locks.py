@@ -8,8 +8,9 @@ import pytest
 
 from ariane_sdk import MessageQueue, errors
 from ariane_sdk.consumer.group.queue_locks import QueueLocks
+from ariane_sdk.routing.broker_addresses import broker_named
 from ariane_sdk.routing.route import BrokerRoute, Route
-from ariane_sdk.routing.routes import Routes, broker_named
+from ariane_sdk.routing.routes import Routes
 
 QUEUES = [MessageQueue("orders", "broker-a", number) for number in range(3)]
 OTHER = MessageQueue("orders", "broker-b", 0)

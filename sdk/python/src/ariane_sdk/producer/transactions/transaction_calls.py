@@ -46,8 +46,8 @@ from ariane_sdk.producer.accumulator.topic_info import SendOptions
 from ariane_sdk.producer.intake.intake import Intake
 from ariane_sdk.producer.sending.producer_parts import ProducerParts
 from ariane_sdk.producer.transactions.transaction import HalfMessage, TransactionOutcome
+from ariane_sdk.routing.broker_addresses import address_for_send
 from ariane_sdk.routing.failover import Failover
-from ariane_sdk.routing.routes import address_for_send
 
 TOGETHER_MAX: Final = 64
 """Ends in one call. With more, the broker would wait while the client makes the next one."""
