@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import select
 import subprocess
 import sys
 import time
@@ -62,12 +63,14 @@ def _play(given: argparse.Namespace, seeds: Sequence[int]) -> list[dict[str, Any
             running[seed] = play_apart(seed, given.plan, given.trace, given.scale)
         if not running:
             break
-        done, _ = os.wait()
+        # Read before they are waited for: a long verdict is written only while it is read.
+        told, _, _ = select.select([pipe for _, pipe in running.values()], [], [])
         for seed, (process_id, pipe) in list(running.items()):
-            if process_id == done:
+            if pipe in told:
                 del running[seed]
                 with pipe:
                     verdict = json.loads(pipe.read() or json.dumps(_died(seed)))
+                os.waitpid(process_id, 0)
                 ledger.keep(verdict)
                 played.append(verdict)
                 _tell(verdict)
