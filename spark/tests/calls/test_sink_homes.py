@@ -1,13 +1,19 @@
 """Sinks that nobody knows who is there, while a broker is away that may."""
 
 import logging
+import socket
+from contextlib import closing, suppress
+from threading import Thread
 from uuid import uuid4
 
 import pytest
 
 from ariane_sdk.errors import ServiceUnavailable, SinkNotFound
 from ariane_spark.calls.batch_transactions import BatchTransactions
+from ariane_spark.calls.channels import Channels
+from ariane_spark.calls.routes import Routes
 from ariane_spark.calls.sink_batches import Sink, SinkBatch
+from ariane_spark.calls.sink_homes import HomeUnknown, SinkHomes
 from ariane_spark.options.options import RequestPolicy
 from ariane_spark.records.contents import Contents
 from ariane_testkit.closed_clusters import TESTER
@@ -80,7 +86,74 @@ def test_it_is_asked_when_it_is_back_and_not_waited_for_once_it_is_forgotten(
     away.is_forgotten()
     with caplog.at_level(logging.WARNING):
         assert not calls.is_committed(SinkBatch(stream, 1))
-    assert f"no broker knows sink {stream.name}" in caplog.text
+    assert f"no broker knew sink {stream.name}" in caplog.text
+
+
+class Forwarder:
+    """A name server's address that stops to answer."""
+
+    def __init__(self, address):
+        host, _, port = address.rpartition(":")
+        self._to = host, int(port)
+        self._sockets = [socket.create_server(("127.0.0.1", 0))]
+        self.address = f"127.0.0.1:{self._sockets[0].getsockname()[1]}"
+        Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self):
+        try:
+            while True:
+                near, _ = self._sockets[0].accept()
+                far = socket.create_connection(self._to)
+                self._sockets += near, far
+                for source, target in (near, far), (far, near):
+                    Thread(target=self._copy, args=(source, target), daemon=True).start()
+        except OSError:
+            return
+
+    @staticmethod
+    def _copy(source, target):
+        try:
+            while data := source.recv(1 << 16):
+                target.sendall(data)
+        except OSError:
+            return
+
+    def close(self):
+        for each in self._sockets:
+            with suppress(OSError):  # It may be closed already.
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
+
+
+def test_nobody_is_taken_for_present_while_no_name_server_answers(
+    local_cluster, stream, job, client
+):
+    """The route is known from before; who is away now is not."""
+    with closing(Forwarder(local_cluster.name_servers)) as name_server:
+        calls = BatchTransactions(name_server.address, IMPATIENT)
+        assert calls.write_queues(stream, stream.topic)
+        name_server.close()
+        for batch in SinkBatch(stream, 1), SinkBatch(job, 0):
+            with pytest.raises(
+                ServiceUnavailable, match=r"do not answer|no name server"
+            ) as refusal:
+                calls.is_committed(batch)
+            assert refusal.value.retriable
+            assert client.list_sinks(batch.sink.name) == []
+
+
+def test_who_was_away_is_waited_for_while_only_others_answer(local_cluster, topic, stream, client):
+    """Such as a name server that has restarted since."""
+    routes = Routes(local_cluster.name_servers, Channels(), timeout_s=2)
+    homes = SinkHomes(local_cluster.name_servers, routes, Channels(), timeout_s=2)
+    broker = RegisteredBroker(local_cluster.name_servers.split(","), topic)
+    broker.registers()
+    broker.leaves()
+    assert routes.away_brokers(topic) == {TESTER}
+    broker.close()  # No name server names it any more.
+    with pytest.raises(HomeUnknown, match=f"broker {TESTER} has topic"):
+        homes.find(SinkBatch(stream, 1))
+    assert client.list_sinks(stream.name) == []
 
 
 @pytest.mark.usefixtures("away")

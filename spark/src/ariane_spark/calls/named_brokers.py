@@ -6,7 +6,7 @@ from typing import Final
 
 from ariane.namesrv.v1.route_service_pb2 import GetRouteRequest, ListBrokersRequest
 from ariane.namesrv.v1.route_service_pb2_grpc import RouteServiceStub
-from ariane_sdk.errors import RouteNotFound
+from ariane_sdk.errors import RouteNotFound, ServiceUnavailable
 from ariane_sdk.translation import error_from_rpc, route_from_wire
 from ariane_spark.calls.channels import NAME_SERVER, Channels
 from ariane_spark.calls.name_servers import NameServers
@@ -22,16 +22,21 @@ def named_brokers(
     """The names of all brokers of a topic that are there, or left undrained within a day.
 
     All name servers are asked: one that has restarted since knows of nobody who left before. One
-    that does not answer is left out. For a topic of type FIFO, these are also the brokers of its
-    division of message groups, however long they are away.
+    that does not answer is left out, but not all of them. For a topic of type FIFO, these are also
+    the brokers of its division of message groups, however long they are away.
 
     Args:
         name_servers: All of them.
         channels: Connections to them.
         topic: The topic; None: brokers with any topic.
         timeout_s: The timeout of one.
+
+    Raises:
+        ServiceUnavailable: No name server answers, so that nobody knows who is away.
     """
     names: set[str] = set()
+    failures: list[str] = []
+    answered = False
     for address in name_servers.in_turn():
         channels.expect(address, NAME_SERVER)
         stub = RouteServiceStub(channels.to(address))
@@ -40,10 +45,18 @@ def named_brokers(
                 names |= _all_of(stub, timeout_s)
             else:
                 names |= _those_with(stub, topic, timeout_s)
+            answered = True
         except CallFailed as failure:
             error = error_from_rpc(failure, peer=f"name server {address}")
             if isinstance(error, RouteNotFound):
                 names |= error.away_brokers
+                answered = True
+            else:
+                failures.append(str(error))
+    if not answered:
+        raise ServiceUnavailable(
+            f"no name server tells which brokers are away: {'; '.join(failures)}", retriable=True
+        )
     return frozenset(names)
 
 

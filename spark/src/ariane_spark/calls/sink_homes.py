@@ -78,18 +78,20 @@ class SinkHomes:
         answers = self._answers(sink, addresses)
         notes = _homes_in(answers)
         if not notes:
+            away: frozenset[str] = frozenset()
             if sink.topic is not None:
+                away = self._routes.away_brokers(sink.topic)
                 self._routes.forget(sink.topic)  # The next one may have who is missing now.
             self._check_all_answered(sink)
             if awaits_away:
-                self._check_nobody_away(sink, addresses)
+                self._check_nobody_away(sink, away, addresses)
+            self._choose(sink, addresses)
             if batch.batch_id > 0:
                 _log.warning(
-                    "no broker knows sink %s, nor how far it was written: %s counts as its first",
+                    "no broker knew sink %s, nor how far it was written: %s counts as its first",
                     sink.name,
                     batch,
                 )
-            self._choose(sink, addresses)
             # If several writers choose at the same time, one note wins at all brokers.
             notes = _homes_in(self._answers(sink, addresses))
         home = max(notes.values(), key=_rank)
@@ -135,11 +137,16 @@ class SinkHomes:
             )
         if self._is_uncertain(sink):
             raise ServiceUnavailable(
-                "name servers have just started and may not know all brokers", retriable=True
+                "name servers have just started, or do not answer: brokers may be missing that know"
+                f" where {sink.name} writes",
+                retriable=True,
             )
 
-    def _check_nobody_away(self, sink: Sink, addresses: Mapping[str, str]) -> None:
-        named = named_brokers(
+    def _check_nobody_away(
+        self, sink: Sink, away_before: frozenset[str], addresses: Mapping[str, str]
+    ) -> None:
+        """Refuse while a broker is away, as of the route that was used, or of any name server."""
+        named = away_before | named_brokers(
             self._name_servers, self._channels, sink.topic, timeout_s=self._timeout_s
         )
         away = named - addresses.keys()
