@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from ariane_sdk.errors import ServiceUnavailable, SinkNotFound
+from ariane_sdk.errors import IllegalArgument, ServiceUnavailable, SinkNotFound
 from ariane_spark.calls.batch_transactions import BatchTransactions
 from ariane_spark.calls.channels import Channels
 from ariane_spark.calls.routes import Routes
@@ -156,13 +156,28 @@ def test_who_was_away_is_waited_for_while_only_others_answer(local_cluster, topi
     assert client.list_sinks(stream.name) == []
 
 
+def test_no_sink_is_noted_at_a_broker_without_its_topic(local_cluster, job, client, topic):
+    other = RegisteredBroker(local_cluster.name_servers.split(","), f"{topic}-other")
+    refusal = f"{TESTER} takes no messages for topic {topic},"
+    with closing(other):
+        other.registers()
+        with pytest.raises(IllegalArgument, match=refusal):
+            client.move_sink(job.name, TESTER, home_is_gone=True, topic=topic)
+    assert client.list_sinks(job.name) == []
+
+
 @pytest.mark.usefixtures("away")
-def test_an_operator_says_that_it_is_not_waited_for(calls, job, client):
+def test_an_operator_says_that_it_is_not_waited_for(calls, job, client, topic):
     with pytest.raises(SinkNotFound):
         client.move_sink(job.name, "broker-a")
-    moved = client.move_sink(job.name, "broker-a", home_is_gone=True)
+    with pytest.raises(IllegalArgument, match="--topic TOPIC"):
+        client.move_sink(job.name, "broker-a", home_is_gone=True)
+    moved = client.move_sink(job.name, "broker-a", home_is_gone=True, topic=topic)
     assert (moved.home, moved.target, moved.home_answered) == ("", "broker-a", False)
     assert not calls.is_committed(SinkBatch(job, 0))
     assert calls.home_of(job) == "broker-a"
     [report] = client.list_sinks(job.name)
     assert (report.home, report.broker_names) == ("broker-a", ("broker-a", "broker-b"))
+    assert report.topic == topic
+    with pytest.raises(IllegalArgument, match=f"writes to topic {topic}, and not to"):
+        client.move_sink(job.name, "broker-b", topic="other")

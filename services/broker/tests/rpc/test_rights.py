@@ -12,7 +12,6 @@ from ariane.broker.v1 import query_service_pb2 as query_pb
 from ariane.broker.v1 import receive_service_pb2 as receive_pb
 from ariane.broker.v1 import retry_service_pb2 as retry_pb
 from ariane.broker.v1 import send_service_pb2 as send_pb
-from ariane.broker.v1 import sink_service_pb2 as sink_pb
 from ariane.broker.v1 import topic_service_pb2 as topic_pb
 from ariane.broker.v1 import transaction_service_pb2 as transaction_pb
 from ariane.common.v1.message_pb2 import Message, ReplyAddress
@@ -333,49 +332,6 @@ async def test_a_client_of_a_gateway_keeps_its_id_from_other_users(running_close
         assert sorted(client.gateways) == ["gateway-1", "gateway-2"]
         for stream in streams:
             stream.cancel()
-
-
-async def test_a_sink_belongs_to_who_noted_it_first(running_closed, refused):
-    sender = "allow PUBLISH topic orders"
-    async with running_closed(
-        f"anna: {sender}", f"bert: {sender}", f"olga: {sender}; allow DELETE sink q"
-    ) as broker:
-        root, anna, bert = [await broker.of(name) for name in ("root", "anna", "bert")]
-        await root.create_topic("orders")
-        home = sink_pb.SinkHome(broker_name="broker-a")
-        note = sink_pb.NoteSinkHomeRequest(query_id="q", topic="orders", home=home)
-        get = sink_pb.GetSinkHomeRequest(query_id="q", topic="orders")
-        commit = transaction_pb.CommitBatchRequest(query_id="q")
-        abort = transaction_pb.AbortBatchRequest(query_id="q", batch_id=7)
-        await anna.sinks.NoteSinkHome(note)
-        await anna.sinks.NoteSinkHome(note)
-        assert (await anna.sinks.GetSinkHome(get)).home.broker_name == "broker-a"
-        delete = sink_pb.DeleteSinkRequest(query_id="q")
-        for call in (
-            bert.sinks.NoteSinkHome(note),
-            bert.sinks.GetSinkHome(get),
-            bert.sinks.DeleteSink(delete),
-            bert.transactions.CommitBatch(commit),
-            bert.transactions.AbortBatch(abort),
-            bert.transactions.GetBatchProgress(
-                transaction_pb.GetBatchProgressRequest(query_id="q")
-            ),
-        ):
-            assert (await refused(call)).reason == "ACCESS_DENIED"
-        await anna.transactions.AbortBatch(abort)
-        await (await broker.of("olga")).sinks.DeleteSink(delete)
-
-
-async def test_a_user_without_the_right_to_send_notes_no_sink(running_closed, refused):
-    """A sink whose rows name topics names none itself, and each note is a record of the log."""
-    async with running_closed(
-        "anna: allow PUBLISH topic order-*", "bert: allow SUBSCRIBE topic *; allow CREATE group *"
-    ) as broker:
-        anna, bert = [await broker.of(name) for name in ("anna", "bert")]
-        home = sink_pb.SinkHome(broker_name="broker-a")
-        note = sink_pb.NoteSinkHomeRequest(query_id="q", home=home)
-        assert (await refused(bert.sinks.NoteSinkHome(note))).reason == "ACCESS_DENIED"
-        assert (await anna.sinks.NoteSinkHome(note)).home.broker_name == "broker-a"
 
 
 async def test_a_held_pull_ends_with_its_right(running_closed, refused):

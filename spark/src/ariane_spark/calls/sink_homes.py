@@ -156,7 +156,7 @@ class SinkHomes:
         raise HomeUnknown(
             f"broker {', '.join(sorted(away))} {what}; it alone may know how far {sink.name} was"
             " written. If it does not come back, or nothing was written yet: ariane sink move"
-            f" '{sink.name}' BROKER --home-is-gone",
+            f" '{sink.name}' BROKER --home-is-gone --topic {sink.topic or repr('')}",
             retriable=True,
         )
 

@@ -235,6 +235,7 @@ class MoveSinkRequest(_message.Message):
     BROKER_NAME_FIELD_NUMBER: _builtins.int
     HOME_IS_GONE_FIELD_NUMBER: _builtins.int
     COMMITTED_BATCH_ID_FIELD_NUMBER: _builtins.int
+    TOPIC_FIELD_NUMBER: _builtins.int
     sink_name: _builtins.str
     """The sink."""
     broker_name: _builtins.str
@@ -245,6 +246,10 @@ class MoveSinkRequest(_message.Message):
     """
     committed_batch_id: _builtins.int
     """With `home_is_gone`: the last batch that is known to be committed there."""
+    topic: _builtins.str
+    """The topic that the sink writes to, empty where its rows name topics. Required where nobody who
+    answers knows it; otherwise it must be that of the sink.
+    """
     def __init__(
         self,
         *,
@@ -252,14 +257,20 @@ class MoveSinkRequest(_message.Message):
         broker_name: _builtins.str = ...,
         home_is_gone: _builtins.bool = ...,
         committed_batch_id: _builtins.int | None = ...,
+        topic: _builtins.str | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_committed_batch_id", b"_committed_batch_id", "committed_batch_id", b"committed_batch_id"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_committed_batch_id", b"_committed_batch_id", "_topic", b"_topic", "committed_batch_id", b"committed_batch_id", "topic", b"topic"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_committed_batch_id", b"_committed_batch_id", "broker_name", b"broker_name", "committed_batch_id", b"committed_batch_id", "home_is_gone", b"home_is_gone", "sink_name", b"sink_name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_committed_batch_id", b"_committed_batch_id", "_topic", b"_topic", "broker_name", b"broker_name", "committed_batch_id", b"committed_batch_id", "home_is_gone", b"home_is_gone", "sink_name", b"sink_name", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__committed_batch_id: _TypeAlias = _typing.Literal["committed_batch_id"]  # noqa: Y015
     _WhichOneofArgType__committed_batch_id: _TypeAlias = _typing.Literal["_committed_batch_id", b"_committed_batch_id"]  # noqa: Y015
+    _WhichOneofReturnType__topic: _TypeAlias = _typing.Literal["topic"]  # noqa: Y015
+    _WhichOneofArgType__topic: _TypeAlias = _typing.Literal["_topic", b"_topic"]  # noqa: Y015
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__committed_batch_id) -> _WhichOneofReturnType__committed_batch_id | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__topic) -> _WhichOneofReturnType__topic | None: ...
 
 Global___MoveSinkRequest: _TypeAlias = MoveSinkRequest  # noqa: Y015
 

@@ -68,9 +68,9 @@ class SinkServiceServicer(object):
     def MoveSink(self, request, context):
         """Has another broker decide about the batches of a sink. All its brokers are asked first, but the
         one that is given up.
-        Errors: SINK_NOT_FOUND, FIELD_INVALID where it writes there already or that broker has no queue
-        of the topic, PEER_UNREACHABLE where the broker before or the new one is away,
-        CHANGE_UNCONFIRMED, NAME_SERVERS_UNREACHABLE.
+        Errors: SINK_NOT_FOUND, FIELD_INVALID where it writes there already, that broker has no queue
+        of the topic, or the topic is missing or another, PEER_UNREACHABLE where the broker before or
+        the new one is away, CHANGE_UNCONFIRMED, NAME_SERVERS_UNREACHABLE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

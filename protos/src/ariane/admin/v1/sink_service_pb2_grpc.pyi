@@ -41,9 +41,9 @@ class SinkServiceStub:
     MoveSink: _grpc.UnaryUnaryMultiCallable[_sink_service_pb2.MoveSinkRequest, _sink_service_pb2.MoveSinkResponse]
     """Has another broker decide about the batches of a sink. All its brokers are asked first, but the
     one that is given up.
-    Errors: SINK_NOT_FOUND, FIELD_INVALID where it writes there already or that broker has no queue
-    of the topic, PEER_UNREACHABLE where the broker before or the new one is away,
-    CHANGE_UNCONFIRMED, NAME_SERVERS_UNREACHABLE.
+    Errors: SINK_NOT_FOUND, FIELD_INVALID where it writes there already, that broker has no queue
+    of the topic, or the topic is missing or another, PEER_UNREACHABLE where the broker before or
+    the new one is away, CHANGE_UNCONFIRMED, NAME_SERVERS_UNREACHABLE.
     """
     DeleteSink: _grpc.UnaryUnaryMultiCallable[_sink_service_pb2.DeleteSinkRequest, _sink_service_pb2.DeleteSinkResponse]
     """Has all brokers forget a sink, and drop what it has staged. What it has committed stays.
@@ -63,9 +63,9 @@ class SinkServiceAsyncStub(SinkServiceStub):
     MoveSink: _aio.UnaryUnaryMultiCallable[_sink_service_pb2.MoveSinkRequest, _sink_service_pb2.MoveSinkResponse]  # type: ignore[assignment]
     """Has another broker decide about the batches of a sink. All its brokers are asked first, but the
     one that is given up.
-    Errors: SINK_NOT_FOUND, FIELD_INVALID where it writes there already or that broker has no queue
-    of the topic, PEER_UNREACHABLE where the broker before or the new one is away,
-    CHANGE_UNCONFIRMED, NAME_SERVERS_UNREACHABLE.
+    Errors: SINK_NOT_FOUND, FIELD_INVALID where it writes there already, that broker has no queue
+    of the topic, or the topic is missing or another, PEER_UNREACHABLE where the broker before or
+    the new one is away, CHANGE_UNCONFIRMED, NAME_SERVERS_UNREACHABLE.
     """
     DeleteSink: _aio.UnaryUnaryMultiCallable[_sink_service_pb2.DeleteSinkRequest, _sink_service_pb2.DeleteSinkResponse]  # type: ignore[assignment]
     """Has all brokers forget a sink, and drop what it has staged. What it has committed stays.
@@ -94,9 +94,9 @@ class SinkServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_sink_service_pb2.MoveSinkResponse, _abc.Awaitable[_sink_service_pb2.MoveSinkResponse]]:
         """Has another broker decide about the batches of a sink. All its brokers are asked first, but the
         one that is given up.
-        Errors: SINK_NOT_FOUND, FIELD_INVALID where it writes there already or that broker has no queue
-        of the topic, PEER_UNREACHABLE where the broker before or the new one is away,
-        CHANGE_UNCONFIRMED, NAME_SERVERS_UNREACHABLE.
+        Errors: SINK_NOT_FOUND, FIELD_INVALID where it writes there already, that broker has no queue
+        of the topic, or the topic is missing or another, PEER_UNREACHABLE where the broker before or
+        the new one is away, CHANGE_UNCONFIRMED, NAME_SERVERS_UNREACHABLE.
         """
 
     @_abc_1.abstractmethod

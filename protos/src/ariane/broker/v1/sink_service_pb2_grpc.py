@@ -111,7 +111,8 @@ class SinkServiceServicer(object):
         knows to be committed becomes part of the note. A broker that is to become the home has all
         other brokers of the sink note it first, but the one that is given up: from then on they take
         no word of a home before, and it knows all that was committed. Idempotent. A sink whose rows
-        name topics is noted first by whoever may send to some topic.
+        name topics is noted first by whoever may send to some topic. Who may update the sink itself
+        may move it without sending to its topic, and does not own it then.
         Errors: PEER_UNREACHABLE when another broker of the sink does not answer.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

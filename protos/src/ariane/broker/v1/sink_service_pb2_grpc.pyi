@@ -53,7 +53,8 @@ class SinkServiceStub:
     knows to be committed becomes part of the note. A broker that is to become the home has all
     other brokers of the sink note it first, but the one that is given up: from then on they take
     no word of a home before, and it knows all that was committed. Idempotent. A sink whose rows
-    name topics is noted first by whoever may send to some topic.
+    name topics is noted first by whoever may send to some topic. Who may update the sink itself
+    may move it without sending to its topic, and does not own it then.
     Errors: PEER_UNREACHABLE when another broker of the sink does not answer.
     """
     ListSinks: _grpc.UnaryUnaryMultiCallable[_sink_service_pb2.ListSinksRequest, _sink_service_pb2.ListSinksResponse]
@@ -113,7 +114,8 @@ class SinkServiceAsyncStub(SinkServiceStub):
     knows to be committed becomes part of the note. A broker that is to become the home has all
     other brokers of the sink note it first, but the one that is given up: from then on they take
     no word of a home before, and it knows all that was committed. Idempotent. A sink whose rows
-    name topics is noted first by whoever may send to some topic.
+    name topics is noted first by whoever may send to some topic. Who may update the sink itself
+    may move it without sending to its topic, and does not own it then.
     Errors: PEER_UNREACHABLE when another broker of the sink does not answer.
     """
     ListSinks: _aio.UnaryUnaryMultiCallable[_sink_service_pb2.ListSinksRequest, _sink_service_pb2.ListSinksResponse]  # type: ignore[assignment]
@@ -182,7 +184,8 @@ class SinkServiceServicer(metaclass=_abc_1.ABCMeta):
         knows to be committed becomes part of the note. A broker that is to become the home has all
         other brokers of the sink note it first, but the one that is given up: from then on they take
         no word of a home before, and it knows all that was committed. Idempotent. A sink whose rows
-        name topics is noted first by whoever may send to some topic.
+        name topics is noted first by whoever may send to some topic. Who may update the sink itself
+        may move it without sending to its topic, and does not own it then.
         Errors: PEER_UNREACHABLE when another broker of the sink does not answer.
         """
 

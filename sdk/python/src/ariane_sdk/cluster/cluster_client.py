@@ -440,6 +440,7 @@ class ClusterClient(StatelessClient):
         *,
         home_is_gone: bool = False,
         committed_batch: int | None = None,
+        topic: str | None = None,
     ) -> SinkMoved:
         """Have the sink of an exactly-once write write to another broker from its next batch on.
 
@@ -450,23 +451,22 @@ class ClusterClient(StatelessClient):
             name: The name of the sink.
             broker_name: The new broker, which must have queues of the sink's topic.
             home_is_gone: Move it although the old broker does not answer, or nobody who answers
-                knows the sink. The batch that Spark repeats is written again, and is there twice
-                if the old broker had committed it and comes back with its store.
+                knows it. What only a broker that comes back had committed may be there twice.
             committed_batch: The last batch known to be committed; it is not written again.
+            topic: Its topic, empty if its rows name topics; required if nobody knows the sink.
 
         Raises:
             SinkNotFound: No broker knows its present broker, and that is not said to be gone.
-            IllegalArgument: It writes there already, or that broker has no queue of the topic.
-            ServiceUnavailable: The old broker or the new one is not reachable.
-            CallError: A broker did not do it; do it again.
+            IllegalArgument: It writes there already; the topic is missing, another, or not there.
+            CallError: A broker is not reachable, or did not do it; do it again.
         """
-        calls = await self._sinks()
-        return await calls.move(
+        return await (await self._sinks()).move(
             name,
             broker_name,
             self.route,
             home_is_gone=home_is_gone,
             committed_batch=committed_batch,
+            topic=topic,
         )
 
     async def delete_sink(self, name: str) -> SinkDeleted:

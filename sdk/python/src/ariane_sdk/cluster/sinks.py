@@ -141,6 +141,7 @@ class SinkCalls:
         *,
         home_is_gone: bool,
         committed_batch: int | None,
+        topic: str | None,
     ) -> SinkMoved:
         """Have a sink write to another broker; see ``ClusterClient.move_sink``."""
         brokers = {broker.broker_name: broker for broker in self._primaries}
@@ -152,7 +153,7 @@ class SinkCalls:
         noted = [sink for sink in sinks.values() if sink.HasField("home")]
         if not (noted or home_is_gone):
             raise SinkNotFound(f"no broker knows where sink {name!r} writes")
-        topic = next((sink.topic for sink in noted if sink.topic), "")
+        topic = _topic_of(name, noted, topic)
         # Those that know it may all be gone: a home that is moved to outranks theirs.
         before = max((sink.home for sink in noted), key=_rank, default=SinkHome())
         if before.broker_name == target:
@@ -259,6 +260,22 @@ class SinkCalls:
 def _knowing(sinks: Mapping[str, Sink]) -> set[str]:
     """The brokers that know anything of a sink."""
     return {name for name, sink in sinks.items() if sink.ByteSize() > len(sink.query_id) + 2}
+
+
+def _topic_of(name: str, noted: Sequence[Sink], given: str | None) -> str:
+    """The topic of a sink, by its notes; without any, as an operator says."""
+    if not noted:
+        if given is None:
+            raise IllegalArgument(
+                f"no broker that answers knows sink {name!r}: say which topic it writes to"
+                " (--topic TOPIC), or that its rows name topics (--topic '')"
+            )
+        return given
+    known = next((sink.topic for sink in noted if sink.topic), "")
+    if given not in (None, known):
+        writes = f"writes to topic {known}" if known else "has rows that name topics"
+        raise IllegalArgument(f"sink {name!r} {writes}, and not to {given!r} alone")
+    return known
 
 
 def _check_takes(route: Route, broker_name: str, name: str) -> None:

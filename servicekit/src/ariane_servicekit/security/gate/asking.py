@@ -89,22 +89,42 @@ def require_create_group(group: str) -> None:
     require(access.ACTION_CREATE, access.RESOURCE_GROUP, group)
 
 
-def require_sink(action: int, query_id: str, owner: str) -> None:
+def require_sink(action: int, query_id: str, owner: str, topic: str | None = None) -> None:
     """Ask for a right on a sink, which its owner has, unless a delegation leaves it out.
 
     Args:
         action: An ``Action``.
         query_id: The sink.
         owner: Whose it is; empty for nobody's.
+        topic: The topic of a noted sink, empty if its rows name topics: where it is nobody's, who
+            may send there has the owner's rights, but to delete it. None: it is not noted.
 
     Raises:
         ServiceError: ACCESS_DENIED.
     """
     call = current_call()
-    if not owner or user_name() != owner:
+    if owner:
+        owns = user_name() == owner
+    else:
+        owns = topic is not None and action != access.ACTION_DELETE and may_adopt_sink(topic)
+    if not owns:
         require(action, access.RESOURCE_SINK, query_id)
     elif call is not None and call.gate is not None:
         call.gate.require_delegated(call, action, access.RESOURCE_SINK, query_id)
+
+
+def may_adopt_sink(topic: str) -> bool:
+    """Whether the user of the call in work may own a sink that is nobody's: who may send to it.
+
+    Args:
+        topic: Its topic; empty if its rows name topics, where it is who may send to some.
+    """
+    return user_name() != "" and _may(access.ACTION_PUBLISH, access.RESOURCE_TOPIC, topic or None)
+
+
+def may_update_sink(query_id: str) -> bool:
+    """Whether the caller of the call in work has the right on a sink itself, as operators have."""
+    return _may(access.ACTION_UPDATE, access.RESOURCE_SINK, query_id)
 
 
 def require_gateway() -> None:
@@ -188,6 +208,11 @@ def allows_consuming(gate: Gate, caller: Caller | None, group: str, topics: Iter
         gate.allows(caller, access.ACTION_SUBSCRIBE, access.RESOURCE_TOPIC, topic)
         for topic in topics
     )
+
+
+def _may(action: int, resource: int, name: str | None) -> bool:
+    call, gate = current_call(), _gate()
+    return call is None or gate is None or gate.allows(call.caller, action, resource, name)
 
 
 def _gate() -> Gate | None:

@@ -235,13 +235,15 @@ class Gate:
         if call.is_judged and caller.scope is not None:
             self._check_one(call, caller, caller.scope, Use(caller.name, action, resource, name))
 
-    def allows(self, caller: Caller | None, action: int, resource: int, name: str) -> bool:
-        """Whether a user may do something now; nothing is counted. True unless closed."""
+    def allows(self, caller: Caller | None, action: int, resource: int, name: str | None) -> bool:
+        """Whether a user may do it now (None: of some name); not counted. True unless closed."""
         if self.mode is not AccessMode.CLOSED or caller is None:
             return True
         if caller.kind is not CallerKind.USER or self._is_proxy_of_super(caller):
             return False
         rights = self._judge_of(caller)
+        if name is None:
+            return rights is not None and rights.allows_some(action, resource)
         return rights is not None and rights.allows(action, resource, name)
 
     def check_own(self, call: Call, owner: Caller | None) -> None:
@@ -310,9 +312,8 @@ class Gate:
             return answer
         # Without rights are those of calls that began before anybody was asked.
         rights = self._rights_of(call) if call.is_judged else self._judge_of(caller)
-        if rights is None or sees_all(rights):
-            return answer
-        cut_to_rights(answer, shown, rights)
+        if rights is not None and not sees_all(rights):
+            cut_to_rights(answer, shown, rights)
         return answer
 
     def still_allows(self, call: Call, rule: MethodRule, uses: Iterable[Use]) -> str:

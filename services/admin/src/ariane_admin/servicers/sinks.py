@@ -64,6 +64,7 @@ class SinkServicer(SinkServiceServicer):
             request.broker_name,
             home_is_gone=request.home_is_gone,
             committed_batch=committed,
+            topic=request.topic if request.HasField("topic") else None,
         )
         return sink_pb.MoveSinkResponse(
             previous_home=moved.home,

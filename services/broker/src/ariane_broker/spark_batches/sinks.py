@@ -123,10 +123,20 @@ class Sinks:
         """Whether there is something of a sink."""
         return self.table.knows(query_id)
 
-    def owner_of(self, query_id: str) -> str:
-        """The user who noted a sink first; empty without one."""
-        note = self.table.homes.get(query_id)
-        return "" if note is None else note.owner
+    def note_of(self, query_id: str) -> HomeNote | None:
+        """The note of a sink; None without one."""
+        return self.table.homes.get(query_id)
+
+    def adopt(self, query_id: str, user: str) -> None:
+        """Have a noted sink that is nobody's belong to a user, if he may have one more."""
+        note = self.table.homes[query_id]
+        if self._owned_by(user) >= SINKS_OF_USER_MAX:
+            return
+        try:
+            self._write(query_id, note.home, note.topic, user)
+        except StoreFull as error:
+            # Who may send to it may use it all the same; the next read tries again.
+            _log.warning("sink_not_adopted", query_id=query_id, cause=str(error))
 
     async def note_home(
         self, query_id: str, topic: str, home: SinkHome, user: str = ""
@@ -141,7 +151,7 @@ class Sinks:
             query_id: The query.
             topic: The topic that it writes to; empty if its rows name topics.
             home: The home.
-            user: Who notes it, and owns it if nobody does.
+            user: Who notes it, and owns it if nobody does; empty: it stays nobody's.
 
         Raises:
             ServiceError: FIELD_INVALID, PEER_UNREACHABLE.
@@ -163,7 +173,7 @@ class Sinks:
         ):
             if standing is not None:
                 home = replace(home, broker_names=home.broker_names | standing.home.broker_names)
-            owner = standing.owner if standing else user
+            owner = (standing.owner if standing else "") or user
             self._write(query_id, home, topic or (standing.topic if standing else ""), owner)
         await self.log.promised()
         return self._with_own(query_id, self.table.homes[query_id].home)
@@ -178,8 +188,11 @@ class Sinks:
         rule = "must be that of a sink which there is: delete some that are not used any more, of"
         if len(notes) >= SINKS_MAX:
             raise field_invalid("query_id", f"{rule} {SINKS_MAX} of this broker")
-        if user and sum(note.owner == user for note in notes) >= SINKS_OF_USER_MAX:
+        if user and self._owned_by(user) >= SINKS_OF_USER_MAX:
             raise field_invalid("query_id", f"{rule} {SINKS_OF_USER_MAX} of user {user}")
+
+    def _owned_by(self, user: str) -> int:
+        return sum(note.owner == user for note in self.table.homes.values())
 
     def _becomes_home(self, query_id: str, home: SinkHome) -> bool:
         standing = self.table.homes.get(query_id)

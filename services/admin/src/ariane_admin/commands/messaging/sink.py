@@ -67,6 +67,10 @@ def list_sinks(*, topic: str, name_servers: str, output: Output) -> int:
     metavar="BATCH",
     help="With --home-is-gone: the last batch known to be committed on the old broker.",
 )
+@click.option(
+    "--topic",
+    help="The topic of a sink that no broker knows; '' if its rows name topics.",
+)
 @yes_option
 @change_options
 def move(
@@ -75,6 +79,7 @@ def move(
     broker: str,
     home_is_gone: bool,
     committed_batch: int | None,
+    topic: str | None,
     yes: bool,
     name_servers: str,
     admin: AdminChoice,
@@ -87,12 +92,14 @@ def move(
     other brokers are asked all the same. Only what the old broker had committed without any other
     broker is not known then: the stream writes the batch that is open in its checkpoint, unless
     --committed-batch says that it was committed. The same holds if no broker that answers knows the
-    sink: --home-is-gone then gives up on those that are away.
+    sink: --home-is-gone then gives up on those that are away, and --topic says what the sink writes
+    to. It belongs to the next user that writes to it.
 
     \b
     Examples:
       ariane sink move 6f0c.../copies broker-b
       ariane sink move 6f0c.../copies broker-b --home-is-gone
+      ariane sink move 6f0c.../copies broker-b --home-is-gone --topic copies
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     if committed_batch is not None and not home_is_gone:
         raise click.UsageError(
@@ -104,6 +111,7 @@ def move(
         broker_name=broker,
         home_is_gone=home_is_gone,
         committed_batch_id=committed_batch,
+        topic=topic,
     )
     question = f"Move sink {name} to {broker} without asking its current broker?"
     if not home_is_gone:

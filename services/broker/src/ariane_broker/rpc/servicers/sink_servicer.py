@@ -24,6 +24,10 @@ from ariane_broker.spark_batches.records.batch_records import BatchKey
 from ariane_broker.spark_batches.sinks import SinkReport, Sinks
 from ariane_servicekit import in_turns
 from ariane_servicekit.security.gate.asking import (
+    may_adopt_sink,
+    may_update_sink,
+    require,
+    require_publish,
     require_publish_some,
     require_sink,
     user_name,
@@ -47,19 +51,24 @@ class SinkServicer(SinkServiceServicer):
         home = self._sinks.home_of(request.query_id)
         if home is not None:
             self._check_owner(access.ACTION_GET, request.query_id)
+            note = self._sinks.note_of(request.query_id)
+            if note is not None and not note.owner and may_adopt_sink(note.topic):
+                self._sinks.adopt(request.query_id, user_name())
         return sink_pb.GetSinkHomeResponse(home=home_message(home) if home else None)
 
     async def NoteSinkHome(
         self, request: sink_pb.NoteSinkHomeRequest, context: aio.ServicerContext[Any, Any]
     ) -> sink_pb.NoteSinkHomeResponse:
         """Store the home of a sink."""
-        if self._sinks.is_known(request.query_id):
-            self._check_owner(access.ACTION_UPDATE, request.query_id)
-        elif not request.topic:
-            # Its rows name topics, each of which is asked for; but a note is written before.
-            require_publish_some()
+        user = user_name()
+        if request.home.move_count and may_update_sink(request.query_id):
+            # An operator moves it, for whoever writes to it: he does not own it.
+            require(access.ACTION_UPDATE, access.RESOURCE_SINK, request.query_id)
+            user = ""
+        else:
+            self._check_writer(request)
         home = await self._sinks.note_home(
-            request.query_id, request.topic, home_of(request.home), user_name()
+            request.query_id, request.topic, home_of(request.home), user
         )
         return sink_pb.NoteSinkHomeResponse(home=home_message(home))
 
@@ -115,8 +124,22 @@ class SinkServicer(SinkServiceServicer):
         committed = None if fate.contents is None else batch_message(batch.batch_id, fate.contents)
         return sink_pb.GetBatchDecisionResponse(decided=fate.decided, batch=committed)
 
+    def _check_writer(self, request: sink_pb.NoteSinkHomeRequest) -> None:
+        is_known = self._sinks.is_known(request.query_id)
+        if is_known:
+            self._check_owner(access.ACTION_UPDATE, request.query_id)
+        if request.topic:
+            require_publish(request.topic)
+        elif not is_known:
+            # Its rows name topics, each of which is asked for; but a note is written before.
+            require_publish_some()
+
     def _check_owner(self, action: int, query_id: str) -> None:
-        require_sink(action, query_id, self._sinks.owner_of(query_id))
+        note = self._sinks.note_of(query_id)
+        if note is None:
+            require_sink(action, query_id, "")
+        else:
+            require_sink(action, query_id, note.owner, note.topic)
 
 
 def _sink_message(report: SinkReport) -> sink_pb.Sink:

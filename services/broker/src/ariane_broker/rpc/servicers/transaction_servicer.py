@@ -158,6 +158,9 @@ class TransactionServicer(TransactionServiceServicer):
             ServiceError: ACCESS_DENIED.
         """
         note = self._batches.table.homes.get(query_id)
-        require_sink(action, query_id, "" if note is None else note.owner)
+        if note is None:
+            require_sink(action, query_id, "")
+        else:
+            require_sink(action, query_id, note.owner, note.topic)
         if note is not None and note.topic and action != access.ACTION_GET:
             require_publish(note.topic)
