@@ -53,6 +53,7 @@ class MemoryCluster:
     failures: list[Exception | None] = field(default_factory=list)
     reads: list[tuple[QueueRange, Detail]] = field(default_factory=list)
     questions: int = 0
+    waits: int = 0
     open_streams: int = 0
     sent_bytes: int = 0
     lost: list[tuple[int, int]] = field(default_factory=list)
@@ -98,8 +99,9 @@ class MemoryCluster:
             for place, record in enumerate(self.queues[queue])
         ]
 
-    def bounds(self, topics, *, lenient=False) -> dict[MessageQueue, Bounds]:
+    def bounds(self, topics, *, lenient=False, waits=True) -> dict[MessageQueue, Bounds]:
         self.questions += 1
+        self.waits += waits and not lenient
         self._fail()
         found = {}
         for topic in topics:

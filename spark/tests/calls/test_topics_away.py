@@ -15,6 +15,8 @@ from ariane_spark.calls.channels import Channels
 from ariane_spark.calls.connection import check_target
 from ariane_spark.calls.name_servers import NameServers
 from ariane_spark.calls.named_brokers import named_brokers
+from ariane_spark.calls.queue_client import QueueClient
+from ariane_spark.calls.repetition import Repetition
 from ariane_spark.calls.routes import Routes
 from ariane_spark.errors import QueueNotFound
 from ariane_spark.options.options import RequestPolicy
@@ -113,6 +115,22 @@ def test_the_name_server_that_knows_who_had_a_topic_is_believed(
     for asked in topic, None:
         assert TESTER in named_brokers(servers, Channels(), asked, timeout_s=10)
     broker.close()
+
+
+def test_a_stream_reads_other_topics_while_the_brokers_of_one_are_away(broker, given, topic):
+    """A read that begins waits for them."""
+    broker.leaves()
+    pauses = []
+    policy = RequestPolicy()
+    client = QueueClient(given["endpoints"], policy, Repetition(policy, sleep=pauses.append))
+    assert client.bounds([topic], lenient=True) == {}
+    with pytest.raises(RouteNotFound, match="may come back"):
+        client.bounds([topic], waits=False)
+    assert client.away_brokers(topic) == {TESTER}
+    assert pauses == []
+    with pytest.raises(RouteNotFound, match="may come back"):
+        client.bounds([topic])
+    assert len(pauses) == policy.retries_max
 
 
 def test_who_had_a_topic_is_known_where_nobody_has_it(broker, given, topic):

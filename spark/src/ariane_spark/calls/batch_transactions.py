@@ -54,7 +54,7 @@ class BatchTransactions:
             channels: Connections that others use as well; ``None``: its own.
         """
         self._timeout_s = policy.timeout_ms / 1000
-        self._repetition = repetition or Repetition(policy, awaits_topics=True)
+        self._repetition = repetition or Repetition(policy)
         self._channels = channels or Channels()
         self._routes = Routes(endpoints, self._channels, timeout_s=self._timeout_s)
         self._homes = SinkHomes(endpoints, self._routes, self._channels, timeout_s=self._timeout_s)

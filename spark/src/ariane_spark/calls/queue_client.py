@@ -123,14 +123,18 @@ class QueueClient:
         Raises:
             ArianeError: No broker has the topic, or no name server answers.
         """
-        return self._repetition.ask(lambda: self._routes.away_brokers(topic))
+        return self._repetition.ask(lambda: self._routes.away_brokers(topic), awaits_topics=False)
 
-    def bounds(self, topics: Iterable[str], *, lenient: bool = False) -> dict[MessageQueue, Bounds]:
+    def bounds(
+        self, topics: Iterable[str], *, lenient: bool = False, waits: bool = True
+    ) -> dict[MessageQueue, Bounds]:
         """The bounds of all readable queues of some topics.
 
         Args:
             topics: The topics.
             lenient: Whether topics may be missing.
+            waits: Whether a topic whose brokers are all away is waited for, unless it may be
+                missing.
 
         Raises:
             ArianeError: A topic does not exist, or a broker does not answer.
@@ -140,6 +144,7 @@ class QueueClient:
             lambda stub: stub.ListQueueBounds,
             lambda topic: pull.ListQueueBoundsRequest(topic=topic),
             lenient=lenient,
+            waits=waits and not lenient,
         )
         return {
             (queue := MessageQueue(topic, broker_name, kept.queue_id)): Bounds(
@@ -287,6 +292,7 @@ class QueueClient:
         request_of: Callable[[str], Any],
         *,
         lenient: bool = False,
+        waits: bool = True,
     ) -> Iterator[tuple[str, str, Any]]:
         """Topic, broker name and answer of the brokers of some topics, asked at the same time.
 
@@ -295,6 +301,7 @@ class QueueClient:
             method: What to ask.
             request_of: The request for a topic.
             lenient: Whether topics may be missing.
+            waits: Whether a topic whose brokers are all away is waited for.
         """
         left = list(topics)
         while left:
@@ -305,7 +312,7 @@ class QueueClient:
             ]
             for topic, answers in asked:
                 try:
-                    found = self._repetition.ask(answers)
+                    found = self._repetition.ask(answers, awaits_topics=waits)
                 except (RouteNotFound, TopicNotFound):
                     if not lenient:
                         raise

@@ -39,23 +39,18 @@ class Repetition:
 
     Args:
         policy: How often, and with which waits.
-        awaits_topics: Whether a topic without a route is waited for as well, unless nobody had it:
-            its broker may restart, or its brokers elect a primary.
         sleep: Waits.
     """
 
     def __init__(
-        self,
-        policy: RequestPolicy,
-        *,
-        awaits_topics: bool = False,
-        sleep: Callable[[float], None] = time.sleep,
+        self, policy: RequestPolicy, *, sleep: Callable[[float], None] = time.sleep
     ) -> None:
         self._policy = policy
-        self._awaits_topics = awaits_topics
         self._sleep = sleep
 
-    def ask(self, question: Callable[[], _AnswerT], *, asker: str = "") -> _AnswerT:
+    def ask(
+        self, question: Callable[[], _AnswerT], *, asker: str = "", awaits_topics: bool = True
+    ) -> _AnswerT:
         """The answer to a request that is harmless to repeat.
 
         If name servers lack the answer because they have just started, this waits for them, however
@@ -65,6 +60,8 @@ class Repetition:
         Args:
             question: Asks once.
             asker: Who waits, for the log, which says it at the first repeat; empty: not logged.
+            awaits_topics: Whether a topic without a route is waited for, unless nobody had it: its
+                broker may restart, or its brokers elect a primary.
 
         Raises:
             ArianeError: The error of the last attempt.
@@ -83,16 +80,13 @@ class Repetition:
                 if strange and failures > STRANGE_REPEATS_MAX:
                     raise
                 rounds = PEER_ROUNDS if _waits_for_peer(error) else 1
-                if not (self._may_pass(error) and self.allows(failures, rounds)):
+                awaited = awaits_topics or not isinstance(error, RouteNotFound)
+                if not (error.retriable and awaited and self.allows(failures, rounds)):
                     raise
                 if asker and failures == 1:
                     wait_s = self._wait_s_max(rounds)
                     _log.warning("%s waits up to about %.0f s: %s", asker, wait_s, error)
                 self.wait(failures, error)
-
-    def _may_pass(self, error: ArianeError) -> bool:
-        away = self._awaits_topics and isinstance(error, RouteNotFound) and error.may_come_back
-        return error.retriable or away
 
     def allows(self, failures: int, rounds: int = 1) -> bool:
         """Whether to repeat after a number of failures in a row."""

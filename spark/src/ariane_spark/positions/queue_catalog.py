@@ -33,12 +33,16 @@ class QueueCatalog(Protocol):
             ArianeError: No name server answers.
         """
 
-    def bounds(self, topics: Iterable[str], *, lenient: bool = False) -> dict[MessageQueue, Bounds]:
+    def bounds(
+        self, topics: Iterable[str], *, lenient: bool = False, waits: bool = True
+    ) -> dict[MessageQueue, Bounds]:
         """The bounds of all readable queues of some topics.
 
         Args:
             topics: The topics.
             lenient: Whether topics may be missing.
+            waits: Whether a topic whose brokers are all away is waited for, unless it may be
+                missing.
 
         Raises:
             ArianeError: A topic does not exist, or a broker does not answer.

@@ -32,17 +32,21 @@ class NamedTopics:
         """Whether the selection contains a queue."""
         return self.admits(queue.topic)
 
-    def bounds(self, catalog: QueueCatalog, *, lenient: bool = False) -> dict[MessageQueue, Bounds]:
+    def bounds(
+        self, catalog: QueueCatalog, *, lenient: bool = False, waits: bool = True
+    ) -> dict[MessageQueue, Bounds]:
         """The kept ranges of the queues that exist now.
 
         Args:
             catalog: The source of topics and ranges.
             lenient: Whether topics may be missing.
+            waits: Whether a topic whose brokers are all away is waited for, unless it may be
+                missing.
 
         Raises:
             ArianeError: A topic does not exist, or a broker does not answer.
         """
-        return catalog.bounds(self.topics, lenient=lenient)
+        return catalog.bounds(self.topics, lenient=lenient, waits=waits)
 
     def check_found(self, found: Mapping[MessageQueue, Bounds]) -> None:
         """Do nothing: a missing topic is an error already."""
@@ -71,12 +75,14 @@ class TopicPattern:
         catalog: QueueCatalog,
         *,
         lenient: bool = False,  # noqa: ARG002 - as its siblings have it.
+        waits: bool = True,  # noqa: ARG002
     ) -> dict[MessageQueue, Bounds]:
         """The bounds of all queues that exist now; in a running stream there may be none.
 
         Args:
             catalog: The source of topics and ranges.
             lenient: Not used: a topic may always have been deleted since it was listed.
+            waits: Not used: so none is waited for.
 
         Raises:
             ArianeError: No name server or broker answers.
@@ -107,18 +113,22 @@ class AssignedQueues:
         """Whether the selection contains a queue."""
         return queue in self.queues
 
-    def bounds(self, catalog: QueueCatalog, *, lenient: bool = False) -> dict[MessageQueue, Bounds]:
+    def bounds(
+        self, catalog: QueueCatalog, *, lenient: bool = False, waits: bool = True
+    ) -> dict[MessageQueue, Bounds]:
         """The kept ranges of the queues that exist now.
 
         Args:
             catalog: The source of topics and ranges.
             lenient: Whether topics may be missing.
+            waits: Whether a topic whose brokers are all away is waited for, unless it may be
+                missing.
 
         Raises:
             ArianeError: A topic does not exist, or a broker does not answer.
         """
         topics = sorted({queue.topic for queue in self.queues})
-        found = catalog.bounds(topics, lenient=lenient)
+        found = catalog.bounds(topics, lenient=lenient, waits=waits)
         return {queue: kept for queue, kept in found.items() if queue in self.queues}
 
     def check_found(self, found: Mapping[MessageQueue, Bounds]) -> None:

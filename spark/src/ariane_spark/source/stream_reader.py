@@ -392,7 +392,7 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         selection = self._options.selection
         self._lacks_topics = False
         try:
-            return selection.bounds(cluster)
+            return selection.bounds(cluster, waits=False)  # The others are read meanwhile.
         except (RouteNotFound, TopicNotFound) as error:
             if self._loss.fails and "warming_up" in error.metadata:
                 raise
