@@ -134,6 +134,9 @@ ONE_FINDING = {
     "has left undrained at 1970-01-01T00:00:09+00:00, with 1 topic: groups": findings(
         broker(), away=[AWAY]
     ),
+    "wait, writes of Spark to them are refused, and they are neither deleted nor made": findings(
+        broker(), away=[AWAY]
+    ),
     "does not answer: gone": findings(
         broker(),
         name_servers=[

@@ -36,7 +36,9 @@ def brokers_away(facts: ClusterFacts) -> Iterator[Finding]:
             Severity.WARNING,
             f"broker {name}",
             f"has left undrained at {left}, with {counted(away[name].topic_count, 'topic')}: groups"
-            " that have no offset elsewhere wait a minute for it, then begin at the first message",
+            " that have no offset elsewhere wait a minute for it, then begin at the first message;"
+            " for a day at most, sends to topics that only it has wait, writes of Spark to them are"
+            " refused, and they are neither deleted nor made elsewhere",
             f"start it; if it is gone for good: ariane broker forget {shlex.quote(name)}",
         )
 
