@@ -109,7 +109,10 @@ def answered(
 
 
 def doubt_topic(name_servers: str, topic: str) -> None:
-    """Warn of a topic that no broker has, before an empty list is believed: it may be mistyped."""
+    """Warn of a topic that no broker has, before an empty list is believed: it may be mistyped.
+
+    The list is there also where name servers tell this caller nothing of the topic.
+    """
 
     async def ask() -> None:
         async with questions(name_servers) as asked:
@@ -119,6 +122,8 @@ def doubt_topic(name_servers: str, topic: str) -> None:
         run_async(ask())
     except RouteNotFound as unknown:
         say_warning(str(unknown))
+    except CallError:
+        return
 
 
 @asynccontextmanager
