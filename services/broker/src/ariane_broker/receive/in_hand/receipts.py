@@ -5,7 +5,8 @@ Opaque, and signed, so that a client cannot make up a receipt for messages of an
     uint8 version   int32 queue_id   int64 serial   int64 queue offset, -1: all of the serial
     topic   16 bytes of BLAKE2s, keyed, over the group, 0x00 and all before
 
-BLAKE2s (RFC 7693) with a key is a MAC by itself, and costs a quarter of HMAC-SHA256.
+BLAKE2s (RFC 7693) with a key is a MAC by itself, and costs a quarter of HMAC-SHA256. Receipts of
+version 1 bear the latter, so that their MAC is wrong here: the version refuses none by itself.
 
 Each answer has its own serial, which names this attempt of the messages in it.
 """
@@ -27,7 +28,7 @@ WHOLE: Final = -1
 """In the place of a queue offset: all messages of the serial."""
 
 _HEAD: Final = struct.Struct("<Biqq")
-_VERSION: Final = 1
+_VERSION: Final = 2
 _MAC_BYTES: Final = 16
 
 
