@@ -43,6 +43,7 @@ type process struct {
 	// acknowledge is what a send waits for, once it is stored, before it is acknowledged.
 	acknowledge func(context.Context)
 	bounds      func(context.Context) error // What the bounds of queues wait for.
+	route       func() error                // What routes are refused with.
 	requests    chan *commonv1.Message
 	replies     chan *commonv1.Message
 
@@ -70,6 +71,7 @@ func start(t *testing.T, name string, brokers ...*process) *process {
 		receive:     func(ctx context.Context) []string { <-ctx.Done(); return nil },
 		acknowledge: func(context.Context) {},
 		bounds:      func(context.Context) error { return nil },
+		route:       func() error { return nil },
 		requests:    make(chan *commonv1.Message, 16),
 		replies:     make(chan *commonv1.Message, 16),
 	}
@@ -99,6 +101,9 @@ func (p *process) asked(what string) int {
 
 func (p *process) GetRoute(context.Context, *namesrvv1.GetRouteRequest) (*namesrvv1.GetRouteResponse, error) {
 	p.count("route")
+	if err := p.route(); err != nil {
+		return nil, err
+	}
 	route := &namesrvv1.Route{Topic: topic}
 	for _, broker := range p.brokers {
 		route.Brokers = append(route.Brokers, &namesrvv1.BrokerRoute{
@@ -107,6 +112,11 @@ func (p *process) GetRoute(context.Context, *namesrvv1.GetRouteRequest) (*namesr
 		})
 	}
 	return &namesrvv1.GetRouteResponse{Route: route}, nil
+}
+
+func (p *process) ListBrokers(context.Context, *namesrvv1.ListBrokersRequest) (*namesrvv1.ListBrokersResponse, error) {
+	p.count("brokers")
+	return &namesrvv1.ListBrokersResponse{}, nil
 }
 
 func (p *process) GetMessageGroupQueue(context.Context, *namesrvv1.GetMessageGroupQueueRequest) (*namesrvv1.GetMessageGroupQueueResponse, error) {

@@ -137,8 +137,7 @@ func errorOfStatus(said *statuspb.Status, peer string) *Error {
 		}
 		return known
 	}
-	_, warming := known.Metadata["warming_up"]
-	known.Retriable = warming || known.says(commonv1.E_Retriable)
+	known.Retriable = known.says(commonv1.E_Retriable) || known.mayComeBack()
 	known.OutcomeUnknown = known.says(commonv1.E_OutcomeUnknown)
 	return known
 }
@@ -156,6 +155,17 @@ func (e *Error) ofNameServer() *Error {
 		e.Peer = ""
 	}
 	return e
+}
+
+// mayComeBack says whether a topic without a route may exist: name servers have just started, know the order of its
+// queues, or remember a broker that had it and is away.
+func (e *Error) mayComeBack() bool {
+	for _, why := range []string{"warming_up", "queue_order", "away_brokers"} {
+		if _, said := e.Metadata[why]; said {
+			return true
+		}
+	}
+	return false
 }
 
 func (e *Error) routing() bool { return e.says(commonv1.E_Routing) }

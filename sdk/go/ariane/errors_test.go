@@ -9,18 +9,47 @@ import (
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/anypb"
 
 	commonv1 "ariane.mq/go/arianepb/common/v1"
 )
 
+func saidOf(reason string, metadata ...string) *statuspb.Status {
+	info := &errdetails.ErrorInfo{Domain: errorDomain, Reason: reason, Metadata: map[string]string{}}
+	for _, name := range metadata {
+		info.Metadata[name] = "x"
+	}
+	packed, err := anypb.New(info)
+	if err != nil {
+		panic(err)
+	}
+	return &statuspb.Status{Code: int32(codes.Aborted), Details: []*anypb.Any{packed}}
+}
+
 func refused(t *testing.T, reason string) *Error {
 	t.Helper()
-	info, err := anypb.New(&errdetails.ErrorInfo{Domain: errorDomain, Reason: reason})
-	if err != nil {
-		t.Fatal(err)
+	return errorOfStatus(saidOf(reason), "broker-a:1")
+}
+
+func TestATopicThatMayComeBackIsWaitedFor(t *testing.T) {
+	for why, waits := range map[string]bool{"warming_up": true, "queue_order": true, "away_brokers": true, "topic": false} {
+		broker := start(t, "broker-a")
+		nameServers := []*process{start(t, "", broker), start(t, "", broker)}
+		for place, each := range nameServers { // Whichever is asked first has none.
+			other := nameServers[1-place]
+			each.route = func() error {
+				if other.asked("route") > 0 {
+					return nil
+				}
+				return status.ErrorProto(saidOf("ROUTE_NOT_FOUND", why))
+			}
+		}
+		_, err := NewProducer(client(t, nameServers...)).Send(t.Context(), Message{Topic: topic, Body: []byte("x")})
+		if waits != (err == nil) {
+			t.Errorf("%s: %v", why, err)
+		}
 	}
-	return errorOfStatus(&statuspb.Status{Code: int32(codes.Aborted), Details: []*anypb.Any{info}}, "broker-a:1")
 }
 
 func TestWhoCannotBeAskedForRoutesIsSaid(t *testing.T) {

@@ -22,6 +22,9 @@ const (
 	replyGroup  = "ARIANE_REPLIES"
 	replySuffix = "_REPLY_TOPIC"
 	brokersPage = 1000
+	// lookTimeout ends the first look for the topic of replies: else one would wait long for brokers that are away, and
+	// to create a topic that is there is harmless.
+	lookTimeout = 500 * time.Millisecond
 )
 
 // inbox gives each reply to the request of this client that waits for it. Replies bear the id of the client as their tag,
@@ -119,11 +122,15 @@ func (i *inbox) open(ctx context.Context, cluster string) error {
 }
 
 func (i *inbox) begin(ctx context.Context, cluster, topic string) error {
-	route, err := i.client.Route(ctx, topic)
+	look, cancel := context.WithTimeout(ctx, lookTimeout)
+	route, err := i.client.Route(look, topic)
+	cancel()
 	if ReasonOf(err) == ReasonRouteNotFound {
 		if err = i.makeTopic(ctx, cluster, topic); err == nil {
 			route, err = i.newRoute(ctx, topic)
 		}
+	} else if err != nil {
+		route, err = i.client.Route(ctx, topic)
 	}
 	if err != nil {
 		return err

@@ -106,6 +106,31 @@ func TestEachRequestGetsItsOwnFirstReply(t *testing.T) {
 	}
 }
 
+func TestTheTopicOfRepliesIsMadeWhereItsBrokersAreAway(t *testing.T) {
+	broker := start(t, "broker-a")
+	nameServer := start(t, "", broker)
+	own := client(t, nameServer)
+	if _, err := own.Route(t.Context(), topic); err != nil {
+		t.Fatal(err)
+	}
+	nameServer.route = func() error {
+		if nameServer.asked("brokers") == 0 { // It is made at all of them.
+			return status.ErrorProto(saidOf("ROUTE_NOT_FOUND", "away_brokers"))
+		}
+		return nil
+	}
+	ended := request(t.Context(), NewProducer(own), "x")
+	select {
+	case asked := <-broker.requests:
+		broker.replies <- replyTo(asked, "y")
+	case got := <-ended:
+		t.Fatal(got)
+	}
+	if got := <-ended; got.err != nil || got.body != "y" {
+		t.Fatal(got)
+	}
+}
+
 func TestARequestEndsWithItsContext(t *testing.T) {
 	broker := start(t, "broker-a")
 	own := client(t, start(t, "", broker))

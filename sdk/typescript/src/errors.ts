@@ -19,6 +19,10 @@ export const UNCONFIRMED_REASONS: ReadonlySet<string> = new Set([
   "FLUSH_UNCONFIRMED", "REPLICATION_UNCONFIRMED",
 ]);
 
+// A topic without a route may exist: name servers have just started, know the order of its queues, or
+// remember a broker that had it and is away.
+const MAY_COME_BACK = ["warming_up", "queue_order", "away_brokers"];
+
 const RETRIABLE_CODES = new Set([
   Code.UNAVAILABLE, Code.DEADLINE_EXCEEDED, Code.CANCELLED, Code.INTERNAL, Code.ABORTED,
 ]);
@@ -101,7 +105,7 @@ export function errorOfStatus(said: Status, peer: string): ArianeError {
   known.retryAfterMs = retryAfterMs;
   if (info) {
     known.metadata = info.metadata;
-    known.retriable = says(info.reason, "retriable") || "warming_up" in info.metadata;
+    known.retriable = says(info.reason, "retriable") || MAY_COME_BACK.some((why) => why in info.metadata);
     known.outcomeUnknown = says(info.reason, "outcome_unknown");
   } else {
     // What gRPC says itself leaves open whether the call had its effect.

@@ -1,5 +1,5 @@
 // Name servers and brokers that say what a test wants.
-import { Server, ServerCredentials, status, type UntypedServiceImplementation } from "@grpc/grpc-js";
+import { Server, ServerCredentials, type ServiceError, status, type UntypedServiceImplementation } from "@grpc/grpc-js";
 import {
   ListQueueBoundsResponse, PullMessagesResponse, PullServiceService, type PullServiceServer,
 } from "../src/generated/ariane/broker/v1/pull_service.js";
@@ -38,6 +38,8 @@ export class Process {
   refuses: (message: WireMessage) => boolean = () => false;
   /** Bodies of what comes with one call, which is UNAVAILABLE where it throws. */
   receive: () => Promise<string[]> = () => new Promise(() => {});
+  /** What routes are refused with. */
+  route: () => Partial<ServiceError> | undefined = () => undefined;
   /** What the bounds of queues wait for; where it throws, they are refused so. */
   bounds: () => Promise<unknown> = () => Promise.resolve();
   private readonly server = new Server();
@@ -70,6 +72,11 @@ export class Process {
     return {
       getRoute: ({ request: { topic } }, answer) => {
         this.count("route");
+        const refusal = this.route();
+        if (refusal) {
+          answer(refusal);
+          return;
+        }
         const brokers = this.brokers.map((each) => ({
           brokerName: each.name, addresses: new Map([[0n, each.address]]), writeQueueCount: each.queues, readQueueCount: each.queues,
           clusterName: "main",

@@ -1,15 +1,41 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { status as Code } from "@grpc/grpc-js";
+import { Metadata, status as Code } from "@grpc/grpc-js";
 import { type ArianeError, errorOfStatus, ofNameServer } from "../src/errors.js";
+import { Client, Producer } from "../src/index.js";
 import { ErrorReason } from "../src/generated/ariane/common/v1/error_reason.js";
 import { ErrorInfo } from "../src/generated/google/rpc/error_details.js";
+import { Status } from "../src/generated/google/rpc/status.js";
+import { Process, TOPIC } from "./cluster.js";
 
-function refused(reason: string): ArianeError {
-  const value = Buffer.from(ErrorInfo.encode({ domain: "ariane.mq", reason, metadata: {} }).finish());
-  const details = [{ typeUrl: "type.googleapis.com/google.rpc.ErrorInfo", value }];
-  return errorOfStatus({ code: Code.ABORTED, message: "", details }, "broker-a");
+function saidOf(reason: string, metadata: Record<string, string> = {}): Status {
+  const value = Buffer.from(ErrorInfo.encode({ domain: "ariane.mq", reason, metadata }).finish());
+  return { code: Code.ABORTED, message: "", details: [{ typeUrl: "type.googleapis.com/google.rpc.ErrorInfo", value }] };
 }
+
+const refused = (reason: string): ArianeError => errorOfStatus(saidOf(reason), "broker-a");
+
+/** Send where the name server that is asked first has no route, for a reason, and the other has one. */
+async function sendPast(why: string): Promise<void> {
+  const broker = await Process.start("broker-a");
+  const nameServers = [await Process.start("", broker), await Process.start("", broker)];
+  const metadata = new Metadata();
+  metadata.set("grpc-status-details-bin", Buffer.from(Status.encode(saidOf("ROUTE_NOT_FOUND", { [why]: "x" })).finish()));
+  let asked = 0;
+  for (const each of nameServers) each.route = () => asked++ ? undefined : { code: Code.ABORTED, metadata };
+  const client = new Client(nameServers.map((each) => each.address));
+  try {
+    await new Producer(client).send({ topic: TOPIC, body: Buffer.from("x") });
+  } finally {
+    client.close();
+    for (const each of [broker, ...nameServers]) each.stop();
+  }
+}
+
+test("a topic that may come back is waited for", async () => {
+  for (const why of ["warming_up", "queue_order", "away_brokers"]) await sendPast(why);
+  await assert.rejects(sendPast("topic"), { reason: "ROUTE_NOT_FOUND", retriable: false });
+});
 
 test("who cannot be asked for routes is said", () => {
   const said = (code: Code): ArianeError => ofNameServer(errorOfStatus({ code, message: "refused", details: [] }, "nobody:1"), "nobody:1");

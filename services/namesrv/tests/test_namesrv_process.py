@@ -330,8 +330,13 @@ async def test_a_group_of_a_fifo_topic_waits_for_its_broker(start):
         code, reason, told = await refused(server.group_queue("trades", group))
         assert (code, reason) == (grpc.StatusCode.NOT_FOUND, "ROUTE_NOT_FOUND")
         assert told["broker_name"] == "broker-b"
+        assert told["queue_order"] == "broker-b:4;broker-a:4", "so clients wait"
+        assert "away_brokers" not in told, "it was never here"
     await server.register("broker-b", (), topics=[fifo], address="127.0.0.1:2")
     assert (await server.group_queue("trades", away[0])).address == "127.0.0.1:2"
+    await server.unregister("broker-b")
+    _, _, told = await refused(server.group_queue("trades", away[0]))
+    assert told["away_brokers"] == "broker-b"
 
 
 async def test_decisions_of_operators_outlive_a_restart(process):

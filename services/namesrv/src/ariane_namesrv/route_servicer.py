@@ -87,7 +87,7 @@ class RouteServicer(RouteServiceServicer):
             raise self._queue_order_unknown(topic)
         address = primary_address(brokers, queue.broker_name)
         if not address:
-            raise self._broker_away(topic, queue.broker_name)
+            raise self._broker_away(topic, queue.broker_name, queue_order)
         return GetMessageGroupQueueResponse(
             queue=MessageQueue(topic=topic, broker_name=queue.broker_name, queue_id=queue.queue_id),
             address=address,
@@ -138,12 +138,14 @@ class RouteServicer(RouteServiceServicer):
         metadata = {"topic": topic}
         return ServiceError(ErrorReason.ERROR_REASON_QUEUE_ORDER_UNKNOWN, message, metadata)
 
-    def _broker_away(self, topic: str, broker_name: str) -> ServiceError:
+    def _broker_away(self, topic: str, broker_name: str, queue_order: str) -> ServiceError:
         message = (
             f"the message group belongs to broker {broker_name}, which takes no messages of topic "
             f"{topic!r} now; its messages wait for it, so that they stay in order"
         )
-        metadata = {"topic": topic, "broker_name": broker_name}
+        metadata = {"topic": topic, "broker_name": broker_name, "queue_order": queue_order}
+        if broker_name in self._table.away(topic):
+            metadata["away_brokers"] = broker_name
         return ServiceError(ErrorReason.ERROR_REASON_ROUTE_NOT_FOUND, message, metadata)
 
     def _route_not_found(self, topic: str) -> ServiceError:

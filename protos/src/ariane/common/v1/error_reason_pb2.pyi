@@ -172,8 +172,9 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_BROKER_NOT_REGISTERED: _ErrorReason.ValueType  # 121
     """The broker is not registered, or its registration has expired; it must register again."""
     ERROR_REASON_ROUTE_NOT_FOUND: _ErrorReason.ValueType  # 122
-    """No broker has the topic; `topic`, `away_brokers` where some had it that may come back: then it
-    is there again when they are.
+    """No broker has the topic; `topic`. It may exist nevertheless, and a repeat succeed, where the
+    error has `away_brokers` (they had it and may come back), `queue_order` (the order of its
+    queues) or `warming_up` (the name server has just started).
     """
     ERROR_REASON_SETTING_INVALID: _ErrorReason.ValueType  # 123
     """A setting is unknown, may not change at run time, or its value is out of range; `setting`."""
@@ -386,8 +387,9 @@ ERROR_REASON_BROKER_NAME_TAKEN: ErrorReason.ValueType  # 120
 ERROR_REASON_BROKER_NOT_REGISTERED: ErrorReason.ValueType  # 121
 """The broker is not registered, or its registration has expired; it must register again."""
 ERROR_REASON_ROUTE_NOT_FOUND: ErrorReason.ValueType  # 122
-"""No broker has the topic; `topic`, `away_brokers` where some had it that may come back: then it
-is there again when they are.
+"""No broker has the topic; `topic`. It may exist nevertheless, and a repeat succeed, where the
+error has `away_brokers` (they had it and may come back), `queue_order` (the order of its
+queues) or `warming_up` (the name server has just started).
 """
 ERROR_REASON_SETTING_INVALID: ErrorReason.ValueType  # 123
 """A setting is unknown, may not change at run time, or its value is out of range; `setting`."""

@@ -11,6 +11,7 @@ import io.grpc.StatusRuntimeException;
 import io.grpc.protobuf.StatusProto;
 import java.nio.channels.ClosedChannelException;
 import java.time.Duration;
+import java.util.Collections;
 import java.util.Map;
 import java.util.Set;
 import mq.ariane.common.v1.ErrorReason;
@@ -21,6 +22,11 @@ public final class ArianeException extends RuntimeException {
     private static final long serialVersionUID = 1L;
     private static final String DOMAIN = "ariane.mq";
 
+    /**
+     * What says that a topic without a route may exist: name servers have just started, know the order of its queues,
+     * or remember a broker that had it and is away.
+     */
+    private static final Set<String> MAY_COME_BACK = Set.of("warming_up", "queue_order", "away_brokers");
     private static final Set<String> UNCONFIRMED_REASONS = Set.of("FLUSH_UNCONFIRMED", "REPLICATION_UNCONFIRMED");
     private static final Set<Status.Code> RETRIABLE_CODES = Set.of(Status.Code.UNAVAILABLE,
             Status.Code.DEADLINE_EXCEEDED, Status.Code.CANCELLED, Status.Code.INTERNAL, Status.Code.ABORTED);
@@ -44,7 +50,7 @@ public final class ArianeException extends RuntimeException {
         this.retryAfter = retryAfter;
         // What gRPC says itself leaves open whether the call had its effect.
         retriable = reason.isEmpty() ? RETRIABLE_CODES.contains(code)
-                : says(reason, ReasonOptions.retriable) || metadata.containsKey("warming_up");
+                : says(reason, ReasonOptions.retriable) || !Collections.disjoint(metadata.keySet(), MAY_COME_BACK);
         outcomeUnknown = reason.isEmpty() ? UNKNOWN_CODES.contains(code)
                 : says(reason, ReasonOptions.outcomeUnknown);
     }

@@ -16,6 +16,10 @@ record Deadline(long endNanos) {
         return Duration.ofNanos(Math.max(0, endNanos - System.nanoTime()));
     }
 
+    static Deadline sooner(Deadline one, Deadline other) {
+        return one.endNanos - other.endNanos < 0 ? one : other;
+    }
+
     static Deadline later(Deadline one, Deadline other) {
         return one.endNanos - other.endNanos < 0 ? other : one;
     }

@@ -37,6 +37,8 @@ import mq.ariane.namesrv.v1.ListBrokersResponse;
 final class ReplyInbox {
     private static final String GROUP = "ARIANE_REPLIES";
     private static final Duration HOLD = Duration.ofSeconds(5);
+    /** Else one would wait long for brokers that are away; to create a topic that is there is harmless. */
+    private static final Duration LOOK = Duration.ofMillis(500);
     private static final int PAGE = 1000;
     private static final System.Logger LOG = System.getLogger(ReplyInbox.class.getName());
 
@@ -129,15 +131,18 @@ final class ReplyInbox {
     private List<BrokerRoute> brokers(String cluster, String topic, Deadline deadline) {
         boolean created = false;
         for (int repeats = 0;; repeats++) {
+            Deadline look = repeats == 0 ? Deadline.sooner(Deadline.in(LOOK), deadline) : deadline;
+            boolean missing;
             try {
-                return client.route(topic, deadline).getBrokersList();
+                return client.route(topic, look).getBrokersList();
             } catch (ArianeException failure) {
-                boolean missing = failure.reason().equals("ROUTE_NOT_FOUND");
-                if (!missing || created && !deadline.pause(repeats, failure.retryAfter())) {
+                missing = failure.reason().equals("ROUTE_NOT_FOUND");
+                boolean may = missing || failure.isRetriable();
+                if (!may || repeats > 0 && !deadline.pause(repeats, failure.retryAfter())) {
                     throw failure;
                 }
             }
-            if (!created) {
+            if (missing && !created) {
                 create(cluster, topic, deadline);
                 created = true;
             }

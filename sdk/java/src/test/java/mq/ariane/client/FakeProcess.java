@@ -142,6 +142,7 @@ final class FakeProcess implements AutoCloseable {
 
         @Override
         public void listBrokers(ListBrokersRequest request, StreamObserver<ListBrokersResponse> caller) {
+            count("brokers");
             answer(caller, ListBrokersResponse::getDefaultInstance);
         }
 

@@ -2,23 +2,55 @@ package mq.ariane.client;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.google.protobuf.Any;
 import com.google.rpc.ErrorInfo;
 import io.grpc.Status;
+import io.grpc.StatusRuntimeException;
 import io.grpc.protobuf.StatusProto;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.atomic.AtomicBoolean;
 import mq.ariane.common.v1.ErrorReason;
 import org.junit.jupiter.api.Test;
 
 class ReasonsTest {
-    private static ArianeException refused(String reason) {
-        var info = ErrorInfo.newBuilder().setDomain("ariane.mq").setReason(reason).build();
+    static StatusRuntimeException said(String reason, Map<String, String> metadata) {
+        var info = ErrorInfo.newBuilder().setDomain("ariane.mq").setReason(reason).putAllMetadata(metadata).build();
         var status = com.google.rpc.Status.newBuilder().setCode(10).addDetails(Any.pack(info)).build();
-        return ArianeException.of(StatusProto.toStatusRuntimeException(status), "broker-a");
+        return StatusProto.toStatusRuntimeException(status);
+    }
+
+    private static ArianeException refused(String reason) {
+        return ArianeException.of(said(reason, Map.of()), "broker-a");
+    }
+
+    /** Sends where the name server that is asked first has no route, for a reason, and the other has one. */
+    private static void sendPast(String why) throws Exception {
+        try (var broker = new FakeProcess("broker-a");
+                var one = new FakeProcess("", broker);
+                var other = new FakeProcess("", broker);
+                var client = new Client(List.of(one.address, other.address), ClientSettings.builder().build())) {
+            AtomicBoolean asked = new AtomicBoolean();
+            one.route = other.route = () -> {
+                if (!asked.getAndSet(true)) {
+                    throw said("ROUTE_NOT_FOUND", Map.of(why, "x"));
+                }
+                return null;
+            };
+            new Producer(client).send(Message.of(FakeProcess.TOPIC, new byte[1]));
+        }
+    }
+
+    @Test
+    void aTopicThatMayComeBackIsWaitedFor() throws Exception {
+        for (String why : List.of("warming_up", "queue_order", "away_brokers")) {
+            sendPast(why);
+        }
+        assertEquals("ROUTE_NOT_FOUND", assertThrows(ArianeException.class, () -> sendPast("topic")).reason());
     }
 
     private static ArianeException ofNameServer(Status status) {

@@ -11,7 +11,6 @@ import com.google.protobuf.ByteString;
 import com.google.rpc.ErrorInfo;
 import io.grpc.Context;
 import io.grpc.Status;
-import io.grpc.protobuf.StatusProto;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
@@ -19,6 +18,7 @@ import java.time.Instant;
 import java.util.ArrayDeque;
 import java.util.Deque;
 import java.util.List;
+import java.util.Map;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
@@ -246,6 +246,10 @@ class RequestsTest {
         FakeProcess orphan = opened(new FakeProcess("broker-b"));
         orphan.hasPrimary = false;
         nameServer.brokers.add(orphan);
+        requestIsAnswered();
+    }
+
+    private void requestIsAnswered() throws Exception {
         CompletableFuture<Message> asking = producer.requestAsync(message("x"), PATIENCE);
         replies.add(QueueMessages.newBuilder().addMessages(reply(sent(1).getReplyAddress(), "x")).build());
         assertEquals("x", text(asking.get()));
@@ -257,16 +261,23 @@ class RequestsTest {
         AtomicInteger unknown = new AtomicInteger(3);
         nameServer.route = () -> {
             if (unknown.getAndDecrement() > 0) {
-                throw StatusProto.toStatusRuntimeException(com.google.rpc.Status.newBuilder()
-                        .setCode(Status.Code.NOT_FOUND.value())
-                        .addDetails(Any.pack(ErrorInfo.newBuilder().setDomain("ariane.mq").setReason("ROUTE_NOT_FOUND").build()))
-                        .build());
+                throw ReasonsTest.said("ROUTE_NOT_FOUND", Map.of());
             }
             return null;
         };
-        CompletableFuture<Message> asking = producer.requestAsync(message("x"), PATIENCE);
-        replies.add(QueueMessages.newBuilder().addMessages(reply(sent(1).getReplyAddress(), "x")).build());
-        assertEquals("x", text(asking.get()));
+        requestIsAnswered();
+    }
+
+    @Test
+    void theTopicOfRepliesIsMadeWhereItsBrokersAreAway() throws Exception {
+        client.route(FakeProcess.TOPIC);
+        nameServer.route = () -> {
+            if (!nameServer.counts.containsKey("brokers")) { // It is made at all of them.
+                throw ReasonsTest.said("ROUTE_NOT_FOUND", Map.of("away_brokers", "broker-b"));
+            }
+            return null;
+        };
+        requestIsAnswered();
     }
 
     @Test
