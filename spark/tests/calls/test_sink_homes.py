@@ -89,6 +89,22 @@ def test_it_is_asked_when_it_is_back_and_not_waited_for_once_it_is_forgotten(
     assert f"no broker knew sink {stream.name}" in caplog.text
 
 
+def test_who_is_forgotten_is_waited_for_until_the_queue_order_names_it_no_more(
+    calls, away, stream, client, topic
+):
+    away.registers()
+    client.keep_queue_order(topic)
+    away.leaves()
+    with pytest.raises(ServiceUnavailable, match=r"--home-is-gone --topic [^;]*$"):
+        calls.is_committed(SinkBatch(stream, 1))
+    away.is_forgotten()
+    order = f"only the queue order of the topic names {TESTER}, until ariane topic order {topic} --"
+    with pytest.raises(ServiceUnavailable, match=order):
+        calls.is_committed(SinkBatch(stream, 1))
+    client.keep_queue_order(topic)
+    assert not calls.is_committed(SinkBatch(stream, 1))
+
+
 class Forwarder:
     """A name server's address that stops to answer."""
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from ariane.namesrv.v1.route_service_pb2 import GetRouteRequest, ListBrokersRequest
 from ariane.namesrv.v1.route_service_pb2_grpc import RouteServiceStub
+from ariane_sdk import Route
 from ariane_sdk.errors import RouteNotFound, ServiceUnavailable
 from ariane_sdk.translation import error_from_rpc, route_from_wire
 from ariane_spark.calls.channels import NAME_SERVER, Channels
@@ -16,14 +17,23 @@ _PAGE_SIZE: Final = 1000
 """As many brokers as a name server knows."""
 
 
+class NamedBrokers(NamedTuple):
+    """The names of the brokers of a topic, by who says so."""
+
+    known: frozenset[str]
+    """Those that are there, or left undrained within a day and are not forgotten."""
+    ordered: frozenset[str]
+    """Those among which message groups are divided: by a queue order, however long they are away,
+    until it is set anew."""
+
+
 def named_brokers(
     name_servers: NameServers, channels: Channels, topic: str | None, *, timeout_s: float
-) -> frozenset[str]:
-    """The names of all brokers of a topic that are there, or left undrained within a day.
+) -> NamedBrokers:
+    """The brokers of a topic that any name server names.
 
     All name servers are asked: one that has restarted since knows of nobody who left before. One
-    that does not answer is left out, but not all of them. For a topic of type FIFO, these are also
-    the brokers of its division of message groups, however long they are away.
+    that does not answer is left out, but not all of them.
 
     Args:
         name_servers: All of them.
@@ -34,7 +44,8 @@ def named_brokers(
     Raises:
         ServiceUnavailable: No name server answers, so that nobody knows who is away.
     """
-    names: set[str] = set()
+    known: set[str] = set()
+    ordered: set[str] = set()
     failures: list[str] = []
     answered = False
     for address in name_servers.in_turn():
@@ -42,14 +53,16 @@ def named_brokers(
         stub = RouteServiceStub(channels.to(address))
         try:
             if topic is None:
-                names |= _all_of(stub, timeout_s)
+                known |= _all_of(stub, timeout_s)
             else:
-                names |= _those_with(stub, topic, timeout_s)
+                route = _route_at(stub, topic, timeout_s)
+                known |= {broker.broker_name for broker in route.brokers} | route.away_brokers
+                ordered |= {queue.broker_name for queue in route.group_queues}
             answered = True
         except CallFailed as failure:
             error = error_from_rpc(failure, peer=f"name server {address}")
             if isinstance(error, RouteNotFound):
-                names |= error.away_brokers
+                known |= error.away_brokers
                 answered = True
             else:
                 failures.append(str(error))
@@ -57,7 +70,7 @@ def named_brokers(
         raise ServiceUnavailable(
             f"no name server tells which brokers are away: {'; '.join(failures)}", retriable=True
         )
-    return frozenset(names)
+    return NamedBrokers(frozenset(known), frozenset(ordered))
 
 
 def _all_of(stub: RouteServiceStub, timeout_s: float) -> set[str]:
@@ -66,8 +79,6 @@ def _all_of(stub: RouteServiceStub, timeout_s: float) -> set[str]:
     return present | {broker.broker_name for broker in answer.away_brokers}
 
 
-def _those_with(stub: RouteServiceStub, topic: str, timeout_s: float) -> set[str]:
+def _route_at(stub: RouteServiceStub, topic: str, timeout_s: float) -> Route:
     answer = stub.GetRoute(GetRouteRequest(topic=topic), timeout=timeout_s)
-    route = route_from_wire(answer.route)
-    present = {broker.broker_name for broker in route.brokers}
-    return present | route.away_brokers | {queue.broker_name for queue in route.group_queues}
+    return route_from_wire(answer.route)

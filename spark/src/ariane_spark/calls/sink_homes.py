@@ -146,17 +146,24 @@ class SinkHomes:
         self, sink: Sink, away_before: frozenset[str], addresses: Mapping[str, str]
     ) -> None:
         """Refuse while a broker is away, as of the route that was used, or of any name server."""
-        named = away_before | named_brokers(
+        named = named_brokers(
             self._name_servers, self._channels, sink.topic, timeout_s=self._timeout_s
         )
-        away = named - addresses.keys()
+        known = away_before | named.known
+        away = (known | named.ordered) - addresses.keys()
         if not away:
             return
+        forgotten, order = ", ".join(sorted(away - known)), ""
+        if forgotten:
+            order = (
+                f"; only the queue order of the topic names {forgotten}, until"
+                f" ariane topic order {sink.topic} --set"
+            )
         what = "is away" if sink.topic is None else f"has topic {sink.topic} and is away"
         raise HomeUnknown(
             f"broker {', '.join(sorted(away))} {what}; it alone may know how far {sink.name} was"
             " written. If it does not come back, or nothing was written yet: ariane sink move"
-            f" '{sink.name}' BROKER --home-is-gone --topic {sink.topic or repr('')}",
+            f" '{sink.name}' BROKER --home-is-gone --topic {sink.topic or repr('')}{order}",
             retriable=True,
         )
 
