@@ -39,8 +39,8 @@ def test_only_lists_and_replies_of_members_are_free_of_needs():
     # Everybody who is known may ask what there is; the others judge what their handles touch.
     known = {"GetProcessState", "ListBrokers", "ListClusters", "ListNameServers"}
     touching = {
-        *("AbortBatch", "CommitBatch", "GetBatchProgress", "DeleteSink", "GetTransaction"),
-        *("DecideTransaction", "ResumeTransaction", "ResumeTransactionChecks"),
+        *("AbortBatch", "CommitBatch", "GetBatchProgress", "NoteSinkHome", "DeleteSink"),
+        *("GetTransaction", "DecideTransaction", "ResumeTransaction", "ResumeTransactionChecks"),
         *("GetCheckedTransaction", "ListTransactionChecks"),
     }
     # Whoever is not known yet proves by these who he is.

@@ -96,6 +96,19 @@ def test_a_move_and_a_deletion_leave_their_entries(admin_beside, sink, ariane, a
     assert json.loads(rows[-1]["before"])["sinks"][0]["home"] == "broker-a"
 
 
+def test_a_sink_that_nobody_knows_is_noted_with_its_topic(
+    admin_beside, copies, ariane, ariane_json
+):
+    name = "query/unknown"
+    words = ("sink", "move", name, "broker-b", "--home-is-gone", "--yes")
+    error = ariane(*words, status=ExitStatus.USAGE)
+    assert "--topic TOPIC" in error
+    told = ariane(*words, "--topic", copies)
+    assert told == f"broker-b now decides for sink {name}; no broker that answers knew it.\n"
+    assert row_of(ariane_json("sink", "list"), name)["topic"] == copies
+    ariane("sink", "delete", name, "--yes")
+
+
 def test_prepared_batches_and_brokers_that_were_not_notified_are_shown(
     cluster, copies, ariane_json, ariane
 ):
