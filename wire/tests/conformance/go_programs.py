@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ariane_testkit import go_programs
+from ariane_testkit.programs import go_programs
 
 ROOT = Path(__file__).resolve().parents[3]
 MODULES = {

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ariane_wire.server.host_places import HostPlaces, host_of
+from ariane_wire.server.host_places import HostPlaces
+from ariane_wire.transport.peers import host_of
 
 
 @pytest.mark.parametrize(

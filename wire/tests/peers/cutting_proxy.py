@@ -131,6 +131,8 @@ async def proxying(proxy: CuttingProxy) -> AsyncIterator[str]:
         task = asyncio.create_task(proxy.carry(reader, writer))
         carried.add(task)
         task.add_done_callback(carried.discard)
+        # Also that of one that ends before it begins.
+        task.add_done_callback(lambda _: writer.close())
 
     listener = await asyncio.start_server(take, "127.0.0.1", 0)
     try:

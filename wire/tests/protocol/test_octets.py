@@ -184,7 +184,7 @@ def test_messages_that_are_refused():
 def test_one_host_does_not_fill_the_memory_of_all():
     """Whoever has proved nothing may begin messages, too, and never end them."""
     whole = MemoryLedger(100)
-    shares = [MemoryShare(75, whole, "192.0.2.1") for _ in range(2)]
+    shares = [MemoryShare(75, whole) for _ in range(2)]
     greedy, again = Assembly(1000, shares[0]), Assembly(1000, shares[0])
     honest = Assembly(1000, shares[1])
     greedy.feed(b"\0\0\0\3\0" + bytes(70), 0, 75)

@@ -18,7 +18,7 @@ from grpc import StatusCode
 import ariane_wire
 from ariane_wire import CallFailed, client_tls, server_tls
 from ariane_wire.blocking import secure_channel as blocking_channel
-from ariane_wire.transport import certificates, first_octets
+from ariane_wire.transport import certificates, fair_places, first_octets
 
 HOSTS = ("localhost", "127.0.0.1")
 WHO = "/test.Echo/Who"
@@ -227,7 +227,7 @@ async def test_plain_text_is_dropped_at_its_first_octet(authority):
 
 async def test_the_oldest_half_open_connection_makes_room(authority, monkeypatch):
     monkeypatch.setattr(first_octets, "HALF_OPEN_MAX", 3)
-    monkeypatch.setattr(first_octets, "PATIENCE_S", 0.02)
+    monkeypatch.setattr(fair_places, "PATIENCE_S", 0.02)
     async with served(server_of(authority)) as it:
         silent = [await asyncio.open_connection("127.0.0.1", it.port) for _ in range(3)]
         silent[1][1].write(b"\x16\x03\x01")
@@ -243,7 +243,7 @@ async def test_the_oldest_half_open_connection_makes_room(authority, monkeypatch
 @pytest.mark.parametrize("bound", ["HALF_OPEN_MAX", "HANDSHAKES_MAX"])
 async def test_many_clients_at_once_wait_for_one_another(authority, monkeypatch, bound):
     monkeypatch.setattr(first_octets, bound, 2)
-    monkeypatch.setattr(first_octets, "PATIENCE_S", 60.0)
+    monkeypatch.setattr(fair_places, "PATIENCE_S", 60.0)
     async with served(server_of(authority)) as it:
         context = client_of(authority)
 
@@ -257,7 +257,7 @@ async def test_many_clients_at_once_wait_for_one_another(authority, monkeypatch,
 
 async def test_a_handshake_that_is_held_back_makes_room(authority, monkeypatch):
     monkeypatch.setattr(first_octets, "HANDSHAKES_MAX", 1)
-    monkeypatch.setattr(first_octets, "PATIENCE_S", 0.02)
+    monkeypatch.setattr(fair_places, "PATIENCE_S", 0.02)
     async with served(server_of(authority)) as it:
         reader, writer = await asyncio.open_connection("127.0.0.1", it.port)
         writer.write(b"\x16\x03\x01")
@@ -271,7 +271,7 @@ async def test_a_handshake_that_is_held_back_makes_room(authority, monkeypatch):
 async def test_handshakes_at_a_time_are_bounded_also_where_many_come_and_go(authority, monkeypatch):
     """Each holds some 300 KB: those of one more than the bound must not begin."""
     monkeypatch.setattr(first_octets, "HANDSHAKES_MAX", 4)
-    monkeypatch.setattr(first_octets, "PATIENCE_S", 0.02)
+    monkeypatch.setattr(fair_places, "PATIENCE_S", 0.02)
     loop = asyncio.get_running_loop()
     begin, now, counts = loop.connect_accepted_socket, 0, []
 

@@ -11,7 +11,7 @@ import pytest
 from test_connections import call, client_of, served, server_of
 
 import ariane_wire
-from ariane_wire.transport import first_octets
+from ariane_wire.transport import fair_places, first_octets
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells who has left")
@@ -19,7 +19,7 @@ from ariane_wire.transport import first_octets
 async def test_with_those_who_have_left_no_handshake_is_begun(authority, monkeypatch, reset):
     """An attack leaves thousands behind, and honest clients wait for each of these handshakes."""
     monkeypatch.setattr(first_octets, "HANDSHAKES_MAX", 1)
-    monkeypatch.setattr(first_octets, "PATIENCE_S", 60.0)
+    monkeypatch.setattr(fair_places, "PATIENCE_S", 60.0)
     loop = asyncio.get_running_loop()
     begin, begun = loop.connect_accepted_socket, []
 

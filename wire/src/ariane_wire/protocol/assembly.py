@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from struct import unpack_from
 from typing import Final
 
@@ -15,13 +16,16 @@ JOINED_MAX: Final = 1 << 16
 class MemoryLedger:
     """Octets that all connections of a server or channel hold for others, and their bound."""
 
-    __slots__ = ("octets", "octets_max")
+    __slots__ = ("crowded_octets", "octets", "octets_max", "on_crowded")
 
-    def __init__(self, octets_max: int) -> None:
+    def __init__(self, octets_max: int, on_crowded: Callable[[], None] | None = None) -> None:
         self.octets = 0
         """Held now: parts of messages, and messages that nobody has read yet."""
         self.octets_max = octets_max
         """The bound; a stream that would cross it is refused."""
+        self.crowded_octets = octets_max * 3 // 4
+        self.on_crowded = on_crowded
+        """Called whenever more are held, and more than three quarters of the bound."""
 
     def has_room(self, octets: int) -> bool:
         """Whether so many more may be held."""
@@ -35,13 +39,11 @@ class MemoryLedger:
 class MemoryShare(MemoryLedger):
     """What the connections of one host hold of the octets of all, and their bound."""
 
-    __slots__ = ("_whole", "calls", "host")
+    __slots__ = ("_whole", "calls")
 
-    def __init__(self, octets_max: int, whole: MemoryLedger, host: str) -> None:
+    def __init__(self, octets_max: int, whole: MemoryLedger) -> None:
         super().__init__(octets_max)
         self._whole = whole
-        self.host = host
-        """The host, as the server counts it."""
         self.calls = 0
         """Calls of the host that are in work."""
 
@@ -52,7 +54,10 @@ class MemoryShare(MemoryLedger):
     def add(self, octets: int) -> None:
         """Hold so many more of both; less, if they are below 0."""
         self.octets += octets
-        self._whole.octets += octets
+        whole = self._whole
+        whole.octets += octets
+        if whole.octets > whole.crowded_octets and octets > 0 and whole.on_crowded is not None:
+            whole.on_crowded()
 
 
 class MessageRefused(Exception):
@@ -89,6 +94,11 @@ class Assembly:
         self._length = -1
         self._compressed = False
         self._collected = bytearray()
+
+    @property
+    def collected_octets(self) -> int:
+        """How much of a message that is not whole has come."""
+        return len(self._collected)
 
     @property
     def is_inside(self) -> bool:

@@ -1,48 +1,12 @@
-"""Places that strangers may take, and of which one host cannot have all.
-
-::
-
-    ipv4:192.0.2.7:40211                       192.0.2.7
-    ipv6:%5B::ffff:192.0.2.7%5D:40211          192.0.2.7            the same host
-    ipv6:%5B2001:db8:0:7:a::1%5D:40211         2001:db8:0:7::/64    a host takes any of 2**64
-
-"""
+"""Places that strangers may take, and of which one host cannot have all."""
 
 from __future__ import annotations
 
-from functools import lru_cache
-from ipaddress import IPv6Address
 from threading import Lock
 from typing import Final
 
 SHARE_MIN: Final = 16
 """Places that one host may have in any case: less would be useless."""
-
-_NETWORK_MASK: Final = ~((1 << 64) - 1)
-_HOSTS_REMEMBERED: Final = 4096
-
-
-@lru_cache(_HOSTS_REMEMBERED)
-def host_of(peer: str) -> str:
-    """The host that a peer counts for: an IPv4 address, or a network of IPv6, ``/64``.
-
-    Args:
-        peer: As ``Identity.peer``, brackets also as they are. One without an address counts for
-            the kind of its socket, such as ``unix``.
-    """
-    place = peer.rpartition(":")[0]
-    if place.startswith("ipv4:"):
-        return place[5:]
-    if not place.startswith("ipv6:"):
-        return place
-    written = place[5:].replace("%5B", "[").replace("%5D", "]").strip("[]")
-    try:
-        address = IPv6Address(written.partition("%")[0])
-    except ValueError:
-        return place
-    if address.ipv4_mapped is not None:
-        return str(address.ipv4_mapped)
-    return f"{IPv6Address(int(address) & _NETWORK_MASK)}/64"
 
 
 class HostPlaces:

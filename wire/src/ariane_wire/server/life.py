@@ -33,6 +33,8 @@ class ConnectionLife:
         peer: str = "",
     ) -> None:
         self.connection = connection
+        self.gave_way = False
+        """Whether it has lost its place, and ends now."""
         self._proxied_peer = self._peer = peer
         self._options = options
         self._chance = chance
@@ -91,6 +93,11 @@ class ConnectionLife:
             self._keepalive.close()
         if self._certificate_end is not None:
             self._certificate_end.close()
+
+    def abort(self) -> None:
+        """End the connection at once, whatever it does."""
+        if self._link is not None and self._link.transport is not None:
+            self._link.transport.abort()
 
     def end(self, grace_s: float | None) -> None:
         """Drain the connection; after the grace its calls are cancelled."""

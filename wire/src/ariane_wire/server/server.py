@@ -22,13 +22,15 @@ from ariane_wire.protocol.headers.metadata import LIMIT_KEY
 from ariane_wire.protocol.streams import NO_LIMIT
 from ariane_wire.server.connection import ServerConnection
 from ariane_wire.server.context import CallContext
-from ariane_wire.server.host_places import SHARE_MIN, HostPlaces, host_of
+from ariane_wire.server.host_places import SHARE_MIN, HostPlaces
 from ariane_wire.server.identity import Identity
 from ariane_wire.server.life import ConnectionLife
 from ariane_wire.server.prompt import run_prompt
 from ariane_wire.server.serving import NOT_FOUND, Around, Handlers, begin
+from ariane_wire.server.unproved import Unproved
 from ariane_wire.transport.deadlines import Deadlines
 from ariane_wire.transport.link import Link
+from ariane_wire.transport.peers import host_of
 from ariane_wire.transport.ports import BoundPort, Listening, Ports
 from ariane_wire.transport.statistics import Statistics, Totals
 from ariane_wire.transport.tls import Credentials, checked, speaks_http2
@@ -38,6 +40,9 @@ if TYPE_CHECKING:
 
 _log: Final = logging.getLogger("ariane_wire.server")
 _HOLDING: Final = "the server's certificate"
+_CROWDED_PAUSE_S: Final = 0.05
+"""Between two looks at what strangers hold, which asks for each of their streams."""
+
 _TOO_MANY: Final = "Concurrent RPC limit exceeded!"
 
 HOST_OCTETS_MIN: Final = 64 << 20
@@ -52,6 +57,9 @@ class ConnectionWatch(Protocol):
 
     def closed(self, peer: str, notes: dict[str, Any]) -> None:
         """A connection is gone that came; ``notes`` are those of its ``Identity``."""
+
+    def is_stranger(self, identity: Identity) -> bool:
+        """Whether a client has proved nothing, and its connection may end for one of another."""
 
 
 class Server(aio.Server):
@@ -80,12 +88,14 @@ class Server(aio.Server):
         self._chance = chance
         self._ports = ports
         self._requests = BlockMemory(parse_request, request_form)
-        self._ledger = MemoryLedger(options.memory_octets_max)
+        self._ledger = MemoryLedger(options.memory_octets_max, self._note_crowded)
+        self._is_crowded = False
         self._bound: list[BoundPort] = []
         self._listeners: list[Listening] = []
         self._lives: dict[ServerConnection, ConnectionLife] = {}
         self._places = HostPlaces(options.connections_max)
         """For connections."""
+        self._unproved = Unproved()
         limit = NO_LIMIT if maximum_concurrent_rpcs is None else maximum_concurrent_rpcs
         self._calls_max = limit
         self._host_calls_max = max(SHARE_MIN, limit * 3 // 4)
@@ -205,28 +215,43 @@ class Server(aio.Server):
         return Link(connection, loop, made=lambda link: self._made(life, link), lost=self._lost)
 
     def _made(self, life: ConnectionLife, link: Link) -> None:
-        if (
-            self._places.count >= self._places.count_max
-            or self._is_stopping
-            or not speaks_http2(link.transport)
-        ):
+        if self._is_stopping or not speaks_http2(link.transport):
             if link.transport is not None:
                 link.transport.abort()
             return
         life.begin(link)
         life.connection.peer_name = life.peer
         host = host_of(life.peer)
-        has_place = self._places.enter(host)
-        if has_place and self._watch is not None and not self._watch.opened(life.peer):
-            has_place = False
-            self._places.leave(host)
-        if not has_place:
+        if not self._lets_in(life, host):
             life.close()
             if link.transport is not None:
                 link.transport.abort()
             return
         self._lives[life.connection] = life
+        self._unproved.add(host, life)
         life.connection.ledger = self._share_of(host)
+
+    def _lets_in(self, life: ConnectionLife, host: str) -> bool:
+        watch = self._watch
+        if watch is not None and not watch.opened(life.peer):
+            return False  # Nobody ends for one that is refused.
+        self._make_room(host)
+        has_place = self._places.enter(host)
+        if not has_place and watch is not None:
+            watch.closed(life.peer, life.notes)
+        return has_place
+
+    def _make_room(self, host: str) -> None:
+        """Where there is none, have a stranger's connection end for one of another host."""
+        places = self._places
+        is_full = places.count >= places.count_max and places.taken_by(host) < places.of_host_max
+        if self._watch is None or not is_full:
+            return
+        life = self._unproved.give_way(host, self._watch.is_stranger)
+        if life is not None:
+            life.gave_way = True
+            places.leave(host_of(life.peer))
+            life.abort()
 
     def _lost(self, link: Link, text: str) -> None:
         life = self._lives.pop(cast("ServerConnection", link.connection), None)
@@ -235,7 +260,9 @@ class Server(aio.Server):
                 _log.info("the connection of %s was ended: %s", life.identity.peer, text)
             life.close()
             host = host_of(life.peer)
-            self._places.leave(host)
+            self._unproved.discard(host, life)
+            if not life.gave_way:
+                self._places.leave(host)
             if not self._places.taken_by(host):
                 self._shares.pop(host, None)
             if self._watch is not None:
@@ -248,8 +275,33 @@ class Server(aio.Server):
         share = self._shares.get(host)
         if share is None:
             octets_max = max(HOST_OCTETS_MIN, self.options.memory_octets_max * 3 // 4)
-            share = self._shares[host] = MemoryShare(octets_max, self._ledger, host)
+            share = self._shares[host] = MemoryShare(octets_max, self._ledger)
         return share
+
+    def _note_crowded(self) -> None:
+        if self._watch is not None and self._loop is not None and not self._is_crowded:
+            self._is_crowded = True
+            self._loop.call_soon(self._end_crowding)
+
+    def _end_crowding(self) -> None:
+        """End the strangers of the host whose strangers hold most, while all hold too much.
+
+        They may hold an eighth of the bound together: whoever only comes to prove who he is, while
+        others fill the memory, is left alone.
+        """
+        watch, ledger, loop = self._watch, self._ledger, self._loop
+        self._is_crowded = ledger.octets > ledger.crowded_octets
+        if watch is None or loop is None or not self._is_crowded:
+            return
+        holding: dict[str, list[ConnectionLife]] = {}
+        octets: dict[str, int] = {}
+        for host, strangers in self._unproved.by_host(watch.is_stranger):
+            holding[host] = [life for life in strangers if life.connection.held_octets]
+            octets[host] = sum(life.connection.held_octets for life in holding[host])
+        if sum(octets.values()) > ledger.octets_max // 8:
+            for life in holding[max(octets, key=octets.__getitem__)]:
+                life.abort()
+        loop.call_later(_CROWDED_PAUSE_S, self._end_crowding)
 
     async def stop(self, grace: float | None) -> None:
         """Stop: take no more calls, let those in work end, cancel those that have not.
@@ -350,7 +402,12 @@ class Server(aio.Server):
         if (head.fault or head.content_length is not None) and self._answered_by_head(call, head):
             return call
         share = connection.ledger
-        if len(self._calls) >= self._calls_max or share.calls >= self._host_calls_max:
+        count = len(self._calls)
+        if (
+            count >= self._calls_max
+            or share.calls >= self._host_calls_max
+            or (2 * count >= self._calls_max and self._is_crowding(connection, share))
+        ):
             call.refuse(StatusCode.RESOURCE_EXHAUSTED, _TOO_MANY)
             return call
         share.calls += 1
@@ -377,6 +434,16 @@ class Server(aio.Server):
         elif handler.request_streaming:
             self.run(call)
         return call
+
+    def _is_crowding(self, connection: ServerConnection, share: MemoryShare) -> bool:
+        """Whether a call is one of many of strangers, for whom half of all calls is enough.
+
+        A few of each host are let in: somebody may be about to prove who he is.
+        """
+        watch = self._watch
+        if watch is None or share.calls < SHARE_MIN:
+            return False
+        return watch.is_stranger(self._lives[connection].identity)
 
     @staticmethod
     def _answered_by_head(call: CallContext, head: RequestHead) -> bool:

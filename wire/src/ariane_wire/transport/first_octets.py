@@ -2,8 +2,9 @@
 
 It is looked at and left where it is: a TLS handshake begins with 22, and no preface of HTTP/2 does.
 Connections that are not yet the server's are bounded, those in a handshake of TLS more so, for each
-holds some 300 KB. At the bound others wait in the backlog of the system, and one that has had its
-time makes room: an honest client is done in a moment, also where thousands come at once.
+holds some 300 KB. At the bound others wait in the backlog of the system, and hosts with many make
+room for hosts with few (``fair_places``): an honest client is done in a moment, also where
+thousands come at once.
 
 Whoever connects from a network of proxies has to say first whose connection it passes on (the PROXY
 protocol, version 2); from anywhere else nobody can.
@@ -16,7 +17,6 @@ import logging
 import socket
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from ipaddress import IPv6Address, ip_address
 from typing import Any, Final, cast
@@ -27,7 +27,8 @@ from ariane_wire.protocol.proxy_header import (
     proxied_client,
     proxy_head,
 )
-from ariane_wire.transport.peers import peer_text
+from ariane_wire.transport.fair_places import FairPlaces
+from ariane_wire.transport.peers import host_of, peer_text
 from ariane_wire.transport.ports import BACKLOG, Networks
 from ariane_wire.transport.tls import ALPN, Credentials, next_context
 
@@ -39,9 +40,6 @@ HALF_OPEN_MAX: Final = 1_000
 
 HANDSHAKES_MAX: Final = 256
 """Handshakes of TLS at a time."""
-
-PATIENCE_S: Final = 1.0
-"""How long a connection keeps its place although others wait."""
 
 _LEFT: Final = frozenset({7, 8})
 """The states of a connection that its peer has reset, or ended its side of, in Linux's
@@ -87,8 +85,8 @@ class TlsListener:
         self._tls = tls
         self._handshake_s = handshake_s
         self._takes_plain_text = takes_plain_text
-        self._half_open = _Places(loop, HALF_OPEN_MAX)
-        self._handshakes = _Places(loop, HANDSHAKES_MAX)
+        self._half_open = FairPlaces(loop, HALF_OPEN_MAX)
+        self._handshakes = FairPlaces(loop, HANDSHAKES_MAX)
         listener.setblocking(False)  # noqa: FBT003 - the name says it.
         listener.listen(BACKLOG)
         self._task = loop.create_task(self._run())
@@ -97,6 +95,7 @@ class TlsListener:
         """Listen no more."""
         self._task.cancel()
         self._half_open.close()
+        self._handshakes.close()
         self._listener.close()
 
     async def wait_closed(self) -> None:
@@ -106,23 +105,29 @@ class TlsListener:
     async def _run(self) -> None:
         while True:
             try:
-                connection, _ = await self._loop.sock_accept(self._listener)
+                connection, name = await self._loop.sock_accept(self._listener)
             except OSError:
                 await asyncio.sleep(_ACCEPT_AGAIN_S)
                 continue
-            task = self._loop.create_task(self._sort(connection))
+            is_proxied = _is_in(self._proxies, name)
+            peer = peer_text(*name[:2]) if isinstance(name, tuple) else "unix:"
+            task = self._loop.create_task(self._sort(connection, peer, is_proxied=is_proxied))
             try:
-                await self._half_open.take(task)
+                # A proxy is not a host with many: each of its connections counts for itself until
+                # it says whose it is.
+                await self._half_open.take(task, peer if is_proxied else host_of(peer))
             except asyncio.CancelledError:
                 task.cancel()
                 connection.close()
                 raise
 
-    async def _sort(self, connection: socket.socket) -> None:
+    async def _sort(self, connection: socket.socket, peer: str, *, is_proxied: bool) -> None:
         """Give a connection to the server, over TLS if that is what its first octet says."""
         try:
             connection.setblocking(False)  # noqa: FBT003 - the name says it.
-            peer, first = await asyncio.wait_for(self._opening(connection), self._handshake_s)
+            task = cast("asyncio.Task[None]", asyncio.current_task())
+            opening = self._opening(connection, peer, task, is_proxied=is_proxied)
+            client, first = await asyncio.wait_for(opening, self._handshake_s)
             tls = None
             if first == _HANDSHAKE and self._tls is not None:
                 tls = next_context(self._tls, self._protocol)
@@ -130,13 +135,13 @@ class TlsListener:
                 connection.close()
                 return
             if tls is not None:
-                task = cast("asyncio.Task[None]", asyncio.current_task())
-                await asyncio.wait_for(self._handshakes.take(task), self._handshake_s)
+                place = self._handshakes.take(task, host_of(client or peer))
+                await asyncio.wait_for(place, self._handshake_s)
                 if _has_left(connection):
                     connection.close()
                     return
             await self._loop.connect_accepted_socket(
-                partial(self._accept, peer),
+                partial(self._accept, client),
                 connection,
                 ssl=tls,
                 ssl_handshake_timeout=self._handshake_s if tls else None,
@@ -151,18 +156,32 @@ class TlsListener:
             _forget_frames(error)
             raise
 
-    async def _opening(self, connection: socket.socket) -> tuple[str, bytes]:
+    async def _opening(
+        self,
+        connection: socket.socket,
+        peer: str,
+        task: asyncio.Task[None],
+        *,
+        is_proxied: bool,
+    ) -> tuple[str, bytes]:
         """Whose connection it is, empty for its own, and its first octet.
+
+        Args:
+            connection: The connection.
+            peer: Where it comes from.
+            task: That has its place.
+            is_proxied: Whether that is a proxy.
 
         Raises:
             ProxyHeaderWrong: It comes from a proxy, and does not say whose it is.
         """
-        peer = ""
-        if self._proxies and _is_in(self._proxies, connection.getpeername()):
+        client = ""
+        if is_proxied:
             head = proxy_head(await self._octets(connection, HEAD_OCTETS))
-            client = proxied_client(head, await self._octets(connection, head.rest_octets))
-            peer = "" if client is None else peer_text(*client)
-        return peer, await self._first_octet(connection)
+            named = proxied_client(head, await self._octets(connection, head.rest_octets))
+            client = "" if named is None else peer_text(*named)
+            self._half_open.move(task, host_of(client or peer))
+        return client, await self._first_octet(connection)
 
     async def _octets(self, connection: socket.socket, count: int) -> bytes:
         """Just so many octets; what follows stays where it is. Fewer if no more come."""
@@ -202,7 +221,7 @@ def _has_left(connection: socket.socket) -> bool:
 
 def _is_in(networks: Networks, name: Any) -> bool:
     """Whether the address of a peer is in one of some networks; unix sockets have none."""
-    if not isinstance(name, tuple):
+    if not networks or not isinstance(name, tuple):
         return False
     address = ip_address(name[0].partition("%")[0])
     plain = address.ipv4_mapped or address if isinstance(address, IPv6Address) else address
@@ -218,47 +237,3 @@ def _forget_frames(error: BaseException | None) -> None:
     while error is not None:
         error.__traceback__ = None
         error = error.__context__
-
-
-class _Places:
-    """So many tasks at a time; one that has had its time is ended for another."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, count_max: int) -> None:
-        self._loop = loop
-        self._count_max = count_max
-        self._since: dict[asyncio.Task[None], float] = {}
-        self._leaving: set[asyncio.Task[None]] = set()
-        self._freed = asyncio.Event()
-
-    async def take(self, task: asyncio.Task[None]) -> None:
-        """Wait until there is a place, and give it to a task until that is done.
-
-        In one step: of many that wait, as many go on as there are places. A task that is ended
-        keeps its place until it has given back what it holds.
-        """
-        has_ended_one = False
-        while len(self._since) + len(self._leaving) >= self._count_max:
-            left_s = None
-            if self._since and not has_ended_one:
-                oldest, since_s = next(iter(self._since.items()))
-                left_s = since_s + PATIENCE_S - self._loop.time()
-                if left_s <= 0:
-                    del self._since[oldest]
-                    self._leaving.add(oldest)
-                    oldest.cancel()
-                    has_ended_one, left_s = True, None
-            self._freed.clear()
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._freed.wait(), left_s)
-        self._since[task] = self._loop.time()
-        task.add_done_callback(self._leave)
-
-    def close(self) -> None:
-        """End all tasks."""
-        for task in list(self._since):
-            task.cancel()
-
-    def _leave(self, task: asyncio.Task[None]) -> None:
-        self._since.pop(task, None)
-        self._leaving.discard(task)
-        self._freed.set()

@@ -1,0 +1,83 @@
+"""Which connection ends for a new one where a server has as many as it may have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ariane_wire.server.identity import Identity
+    from ariane_wire.server.life import ConnectionLife
+
+
+class Unproved:
+    """Open connections whose clients may have proved nothing, by host, the oldest first.
+
+    Whoever has filled a server with them from some hosts keeps out nobody who comes from another.
+    """
+
+    def __init__(self) -> None:
+        self._by_host: dict[str, dict[ConnectionLife, None]] = {}
+        self._by_count: dict[int, dict[str, None]] = {}
+        """Hosts by how many they have, so that the one with most is found without a search."""
+        self._most = 0
+
+    def add(self, host: str, life: ConnectionLife) -> None:
+        """Take note of a new one."""
+        theirs = self._by_host.setdefault(host, {})
+        theirs[life] = None
+        self._count(host, len(theirs) - 1, len(theirs))
+
+    def discard(self, host: str, life: ConnectionLife) -> None:
+        """It is gone, or its client is known."""
+        theirs = self._by_host.get(host)
+        if theirs is None or theirs.pop(life, self) is not None:
+            return
+        self._count(host, len(theirs) + 1, len(theirs))
+        if not theirs:
+            del self._by_host[host]
+
+    def give_way(self, host: str, is_stranger: Callable[[Identity], bool]) -> ConnectionLife | None:
+        """The one that ends for another host: the oldest of the host with most.
+
+        A client that has proved who it is was a stranger for a moment: of those each is asked for
+        once, and forgotten.
+
+        Args:
+            host: Of the new connection.
+            is_stranger: Whether a client has proved nothing yet.
+
+        Returns:
+            None if no host has twice as many as this one will have.
+        """
+        least = 2 * (len(self._by_host.get(host, ())) + 1)
+        while self._most >= least:
+            greediest = next(iter(self._by_count[self._most]))
+            oldest = next(iter(self._by_host[greediest]))
+            self.discard(greediest, oldest)
+            if is_stranger(oldest.identity):
+                return oldest
+        return None
+
+    def by_host(
+        self, is_stranger: Callable[[Identity], bool]
+    ) -> Iterator[tuple[str, list[ConnectionLife]]]:
+        """Each host with its connections whose clients have proved nothing yet."""
+        for host, theirs in list(self._by_host.items()):
+            known = [life for life in theirs if not is_stranger(life.identity)]
+            for life in known:
+                self.discard(host, life)
+            if theirs:
+                yield host, list(theirs)
+
+    def _count(self, host: str, before: int, after: int) -> None:
+        if before:
+            hosts = self._by_count[before]
+            del hosts[host]
+            if not hosts:
+                del self._by_count[before]
+        if after:
+            self._by_count.setdefault(after, {})[host] = None
+        # One more or one less: the host with most has as many, or one less.
+        if after > self._most or self._most not in self._by_count:
+            self._most = after

@@ -1,0 +1,175 @@
+"""Places for connections that are not yet the server's, shared by hosts.
+
+Where all are taken, a host with few takes one of the host with most at once: whoever fills them
+from some hosts keeps out nobody who comes from another. Among hosts with as many, one that has had
+its time makes room.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Final
+from weakref import WeakKeyDictionary
+
+PATIENCE_S: Final = 1.0
+"""How long a connection keeps its place although others wait."""
+
+Waiter = asyncio.Future[None]
+
+
+class FairPlaces:
+    """So many tasks at a time."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, count_max: int) -> None:
+        """Nobody has a place yet.
+
+        Args:
+            loop: Of the tasks.
+            count_max: Places in all.
+        """
+        self._loop = loop
+        self._count_max = count_max
+        self._held: dict[str, dict[asyncio.Task[None], float]] = {}
+        """Tasks by host, each since when; the oldest first, but for those moved."""
+        self._hosts: dict[asyncio.Task[None], str] = {}
+        self._named: WeakKeyDictionary[asyncio.Task[None], str] = WeakKeyDictionary()
+        """The hosts of tasks that have no place yet, where a proxy has named them."""
+        self._leaving: set[asyncio.Task[None]] = set()
+        self._waiting: dict[str, dict[Waiter, asyncio.Task[None]]] = {}
+        self._waiting_count = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def take(self, task: asyncio.Task[None], host: str) -> None:
+        """Wait until there is a place, and give it to a task until that is done.
+
+        A task that is ended for another keeps its place until it has given back what it holds.
+
+        Args:
+            task: Ended where it has to make room.
+            host: Of its connection.
+        """
+        if self._count() < self._count_max:
+            self._enter(task, host)
+            return
+        waiter = self._loop.create_future()
+        queue = self._waiting.setdefault(host, {})
+        queue[waiter] = task
+        self._waiting_count += 1
+        greediest, held = self._greediest()
+        # Half as many: hosts with as good as as many do not take from each other all the time.
+        if len(held) >= 2 * (len(self._held.get(host, ())) + len(queue)):
+            self._end_oldest(greediest)
+        self._look_later()
+        try:
+            await waiter
+        finally:
+            self._forget(waiter, host)
+
+    def move(self, task: asyncio.Task[None], host: str) -> None:
+        """Count a task for another host: the one for which a proxy speaks.
+
+        One that has no place yet is counted so once it has one. Among those of that host it is the
+        youngest, whenever it came.
+        """
+        known = self._hosts.get(task)
+        if known is None:
+            self._named[task] = host
+        if known is None or known == host:
+            return
+        since_s = self._held[known][task]
+        self._drop(task)
+        self._held.setdefault(host, {})[task] = since_s
+        self._hosts[task] = host
+
+    def close(self) -> None:
+        """End all tasks."""
+        if self._timer is not None:
+            self._timer.cancel()
+        for task in list(self._hosts):
+            task.cancel()
+
+    def _count(self) -> int:
+        return len(self._hosts) + len(self._leaving)
+
+    def _enter(self, task: asyncio.Task[None], host: str) -> None:
+        host = self._named.pop(task, host)
+        self._held.setdefault(host, {})[task] = self._loop.time()
+        self._hosts[task] = host
+        task.add_done_callback(self._leave)
+
+    def _leave(self, task: asyncio.Task[None]) -> None:
+        self._drop(task)
+        self._leaving.discard(task)
+        while self._waiting and self._count() < self._count_max:
+            host = self._next_host()
+            waiter, waiting = next(iter(self._waiting[host].items()))
+            self._forget(waiter, host)
+            if not waiter.done():
+                self._enter(waiting, host)
+                waiter.set_result(None)
+        self._look_later()
+
+    def _drop(self, task: asyncio.Task[None]) -> None:
+        host = self._hosts.pop(task, None)
+        if host is not None:
+            held = self._held[host]
+            del held[task]
+            if not held:
+                del self._held[host]
+
+    def _forget(self, waiter: Waiter, host: str) -> None:
+        queue = self._waiting.get(host, {})
+        if queue.pop(waiter, None) is not None:
+            self._waiting_count -= 1
+            if not queue:
+                del self._waiting[host]
+
+    def _next_host(self) -> str:
+        """Of those who wait, the host with fewest places; of several the one that waits longest."""
+        found, fewest = "", self._count_max + 1
+        for host in self._waiting:
+            count = len(self._held.get(host, ()))
+            if count < fewest:
+                found, fewest = host, count
+            if not count:
+                break
+        return found
+
+    def _greediest(self) -> tuple[str, dict[asyncio.Task[None], float]]:
+        """The host with most places; of several the one whose oldest has had its longest."""
+        found: tuple[str, dict[asyncio.Task[None], float]] = ("", {})
+        most, since_s = 0, 0.0
+        for host, held in self._held.items():
+            count = len(held)
+            if count >= most:
+                first_s = next(iter(held.values()))
+                if count > most or first_s < since_s:
+                    found, most, since_s = (host, held), count, first_s
+        return found
+
+    def _end_oldest(self, host: str) -> None:
+        task = next(iter(self._held[host]))
+        self._drop(task)
+        self._leaving.add(task)
+        task.cancel()
+
+    def _look_later(self) -> None:
+        """See to it that those who wait do not wait for one that has had its time."""
+        if self._timer is not None or self._waiting_count <= len(self._leaving):
+            return
+        _, held = self._greediest()
+        if held:
+            since_s = next(iter(held.values()))
+            self._timer = self._loop.call_at(since_s + PATIENCE_S, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        host, held = self._greediest()
+        with suppress(StopIteration):
+            since_s = next(iter(held.values()))
+            if self._waiting_count > len(self._leaving) and (
+                since_s + PATIENCE_S <= self._loop.time()
+            ):
+                self._end_oldest(host)
+        self._look_later()

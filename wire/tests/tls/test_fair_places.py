@@ -1,0 +1,177 @@
+"""Whoever fills the places of those who are not let in yet, from some hosts, keeps out no other."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from contextlib import ExitStack
+
+import pytest
+from test_connections import call, client_of, served, server_of
+
+import ariane_wire
+from ariane_wire.transport import fair_places, first_octets
+from ariane_wire.transport.fair_places import FairPlaces
+
+
+class Guests:
+    """Tasks that stay until they are ended, and take a moment to leave then."""
+
+    def __init__(self, places):
+        self.places = FairPlaces(asyncio.get_running_loop(), places)
+        self.inside = []
+        self.most = 0
+        self.all = []
+        self.go = {}
+
+    async def _stay(self, name, host):
+        self.go[name] = asyncio.Event()
+        taken = False
+        try:
+            await self.places.take(asyncio.current_task(), host)
+            taken = True
+            self.inside.append(name)
+            self.most = max(self.most, len(self.inside))
+            await self.go[name].wait()
+        except asyncio.CancelledError:
+            await asyncio.sleep(0)
+        finally:
+            if taken:
+                self.inside.remove(name)
+
+    async def come(self, *names):
+        """Each from the host that the first letter of its name says."""
+        for name in names:
+            self.all.append(asyncio.create_task(self._stay(name, name[0])))
+            await self.settle()
+
+    async def leave(self, name):
+        self.go[name].set()
+        await self.settle()
+
+    async def settle(self):
+        for _ in range(10):
+            await asyncio.sleep(0)
+
+    async def close(self):
+        for each in self.all:
+            each.cancel()
+        await asyncio.gather(*self.all, return_exceptions=True)
+
+
+@pytest.fixture
+async def guests(monkeypatch):
+    monkeypatch.setattr(fair_places, "PATIENCE_S", 3600.0)
+    made = []
+
+    def of(places):
+        made.append(Guests(places))
+        return made[-1]
+
+    yield of
+    for each in made:
+        await each.close()
+        assert each.inside == []
+
+
+async def test_a_host_with_few_takes_the_oldest_place_of_the_host_with_most(guests):
+    it = guests(4)
+    await it.come("a1", "a2", "a3", "b1")
+    await it.come("c1")
+    assert it.inside == ["a2", "a3", "b1", "c1"]
+    await it.come("d1")
+    assert it.inside == ["a3", "b1", "c1", "d1"]
+    # Now all have as many: whoever comes waits, and those who have most do not come in first.
+    await it.come("a4", "e1")
+    assert it.inside == ["a3", "b1", "c1", "d1"]
+    await it.leave("b1")
+    assert it.inside == ["a3", "c1", "d1", "e1"]
+    assert it.most == 4
+
+
+async def test_hosts_that_wait_come_in_by_what_they_have_and_then_in_turn(guests):
+    it = guests(2)
+    await it.come("a1", "b1", "a2", "a3", "c1", "d1")
+    assert it.inside == ["a1", "b1"]
+    for leaving, inside in (
+        ("b1", ["a1", "c1"]),
+        ("c1", ["a1", "d1"]),
+        ("d1", ["a1", "a2"]),
+        ("a1", ["a2", "a3"]),
+    ):
+        await it.leave(leaving)
+        assert it.inside == inside
+    assert it.most == 2
+
+
+async def test_many_of_one_host_wait_for_one_another(guests):
+    it = guests(2)
+    await it.come(*(f"a{number}" for number in range(20)))
+    assert it.inside == ["a0", "a1"]
+    for number in range(18):
+        await it.leave(f"a{number}")
+    assert it.inside == ["a18", "a19"]
+    assert it.most == 2
+
+
+async def test_who_is_ended_while_it_waits_takes_no_place(guests):
+    it = guests(1)
+    await it.come("a1", "b1", "c1")
+    it.all[1].cancel()
+    await it.settle()
+    await it.leave("a1")
+    assert it.inside == ["c1"]
+
+
+async def test_one_that_has_had_its_time_makes_room_for_each_that_waits(guests, monkeypatch):
+    it = guests(3)
+    monkeypatch.setattr(fair_places, "PATIENCE_S", 0.01)
+    await it.come("a1", "a2", "a3", "a4", "a5")
+    async with asyncio.timeout(60):
+        while it.inside != ["a3", "a4", "a5"]:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.005)
+    assert it.most == 3
+
+
+async def test_a_connection_of_a_proxy_counts_for_the_host_that_it_names(guests):
+    it = guests(3)
+    await it.come("p1", "q1", "r1")
+    for task in it.all:
+        it.places.move(task, "a")
+    await it.come("b1")
+    assert it.inside == ["q1", "r1", "b1"]
+    await it.come("c1")
+    assert it.inside == ["r1", "b1", "c1"]
+
+
+async def test_a_connection_of_a_proxy_that_waited_counts_for_the_host_that_it_names(guests):
+    it = guests(4)
+    await it.come("p1", "q1", "r1", "s1", "t1")
+    for task in it.all:
+        it.places.move(task, "a")  # The last one has no place yet.
+    await it.leave("p1")
+    assert it.inside == ["q1", "r1", "s1", "t1"]
+    await it.come("b1")
+    assert it.inside == ["r1", "s1", "t1", "b1"]
+    await it.come("c1")
+    assert it.inside == ["s1", "t1", "b1", "c1"]
+
+
+@pytest.mark.parametrize("bound", ["HALF_OPEN_MAX", "HANDSHAKES_MAX"])
+async def test_strangers_from_some_hosts_keep_out_nobody_from_another(
+    authority, monkeypatch, bound
+):
+    """They have all places, and none waits for one: who comes from elsewhere comes in at once."""
+    monkeypatch.setattr(first_octets, bound, 12)
+    monkeypatch.setattr(fair_places, "PATIENCE_S", 3600.0)
+    with ExitStack() as opened:
+        async with served(server_of(authority)) as it, asyncio.timeout(60):
+            for number in range(12):
+                stranger = opened.enter_context(socket.socket())
+                stranger.bind((f"127.0.1.{number % 3 + 1}", 0))
+                stranger.connect(("127.0.0.1", it.port))
+                stranger.send(b"\x16\x03\x01")
+            for _ in range(20):
+                async with ariane_wire.secure_channel(it.address, client_of(authority)) as channel:
+                    assert await call(channel) == b"nobody"
+            assert it.server.statistics().connections_begun == 20
