@@ -3,6 +3,7 @@ from __future__ import annotations
 import re
 
 import grpc
+import pytest
 
 from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane_servicekit import error_table
@@ -72,3 +73,30 @@ def test_a_refusal_has_its_arguments_as_metadata_by_their_names():
     )
     assert error.metadata == {"topic": "orders", "queue_id": "3"}
     assert (error.field, error.retry_after_ms) == ("table.queue_id", 5)
+
+
+def test_a_refusal_says_what_is_metadata_and_under_which_name():
+    @refusal(
+        ErrorReason.ERROR_REASON_QUEUE_LOCK_FENCED,
+        field="queues[{position}]",
+        without=("position", "epoch"),
+        renamed={"latest": "epoch"},
+    )
+    def fenced(position: int, epoch: int, latest: int | None, setting: str = "locks") -> str:
+        return f"{position}: {epoch} is no longer held, see {setting}"
+
+    error = fenced(2, 7, latest=9)
+    assert str(error) == "2: 7 is no longer held, see locks"
+    assert error.metadata == {"epoch": "9", "setting": "locks"}
+    assert error.field == "queues[2]"
+    assert fenced(2, 7, None, "others").metadata == {"epoch": "", "setting": "others"}
+
+
+@pytest.mark.parametrize("options", [{"without": ("nothing",)}, {"renamed": {"nothing": "all"}}])
+def test_a_refusal_names_only_arguments_that_it_has(options):
+    of = refusal(ErrorReason.ERROR_REASON_TOPIC_NOT_FOUND, **options)
+    with pytest.raises(TypeError, match="nothing"):
+
+        @of
+        def missing(topic: str) -> str:
+            return topic

@@ -13,7 +13,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import wraps
 from inspect import signature
 from pathlib import Path
@@ -75,24 +75,50 @@ class ServiceError(ServicekitError):
 
 
 def refusal(
-    reason: ErrorReason.ValueType, *, field: str = "", retry_after_ms: int | None = None
+    reason: ErrorReason.ValueType,
+    *,
+    field: str = "",
+    retry_after_ms: int | None = None,
+    without: Collection[str] = (),
+    renamed: Mapping[str, str] = MappingProxyType({}),
 ) -> Callable[[Callable[_Values, str]], Callable[_Values, ServiceError]]:
     """Make the function of a text return the error; its arguments are the metadata, by their names.
 
+    None among them is empty text there.
+
     Args:
         reason: The error's reason.
-        field: The request field that BadRequest names. Empty: as the error table says.
+        field: The request field that BadRequest names, perhaps with ``{position}`` for that
+            argument. Empty: as the error table says.
         retry_after_ms: The wait that RetryInfo asks for. None: as the error table says.
+        without: Arguments that only the text has.
+        renamed: What the metadata call arguments that have another name there.
     """
 
     def of(text: Callable[_Values, str]) -> Callable[_Values, ServiceError]:
-        names = tuple(signature(text).parameters)
+        parameters = signature(text).parameters
+        defaults = {
+            name: each.default for name, each in parameters.items() if each.default != each.empty
+        }
+        names = tuple(parameters)
+        if unknown := {*without, *renamed} - {*names}:
+            raise TypeError(f"{text.__qualname__} has no {', '.join(sorted(unknown))}")
 
         @wraps(text)
         def error(*args: _Values.args, **kwargs: _Values.kwargs) -> ServiceError:
-            values = {**dict(zip(names, args, strict=False)), **kwargs}
-            message = text(*args, **kwargs)
-            return ServiceError(reason, message, values, field=field, retry_after_ms=retry_after_ms)
+            values = {**defaults, **dict(zip(names, args, strict=False)), **kwargs}
+            metadata = {
+                renamed.get(name, name): "" if value is None else value
+                for name, value in values.items()
+                if name not in without
+            }
+            return ServiceError(
+                reason,
+                text(*args, **kwargs),
+                metadata,
+                field=field.format_map(values),
+                retry_after_ms=retry_after_ms,
+            )
 
         return error
 
@@ -115,13 +141,10 @@ def field_invalid(field: str, rule: str, value: object = None) -> ServiceError:
     return ServiceError(ErrorReason.ERROR_REASON_FIELD_INVALID, message, metadata)
 
 
-def feature_not_available(feature: str) -> ServiceError:
+@refusal(ErrorReason.ERROR_REASON_FEATURE_NOT_AVAILABLE)
+def feature_not_available(feature: str) -> str:
     """Return the error for a function of the contract that this service lacks."""
-    return ServiceError(
-        ErrorReason.ERROR_REASON_FEATURE_NOT_AVAILABLE,
-        f"{feature} is not available in this version",
-        {"feature": feature},
-    )
+    return f"{feature} is not available in this version"
 
 
 def _cut(text: str, bytes_max: int) -> str:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ariane_testkit.go_programs import GoProgramUnavailable, go_program
+from ariane_testkit.programs.go_programs import GoProgramUnavailable, go_program
 
 GO = """#!/bin/sh
 PATH=/usr/bin:/bin

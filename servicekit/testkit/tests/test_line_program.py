@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from ariane_testkit.line_program import LineProgram, Refused
+from ariane_testkit.programs.line_program import LineProgram, Refused
 
 PROGRAM = """
 import json, sys

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from ariane_testkit.maven import MavenUnavailable, class_path
+from ariane_testkit.programs.maven import MavenUnavailable, class_path
 
 MAVEN = """#!/bin/sh
 echo "$@" >> "{calls}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from ipaddress import ip_address
 from struct import pack
 
@@ -42,14 +42,15 @@ async def proxy(address, first):
             writer.close()
 
     async def connected(reader, writer):
-        far_reader, far_writer = await asyncio.open_connection(address.host, address.port)
-        # In pieces, as a network may have it.
-        far_writer.write(first[:5])
-        await asyncio.sleep(0)
-        far_writer.write(first[5:])
-        await asyncio.gather(
-            passed_on(reader, far_writer), passed_on(far_reader, writer), return_exceptions=True
-        )
+        with closing(writer):
+            far_reader, far_writer = await asyncio.open_connection(address.host, address.port)
+            with closing(far_writer):
+                # In pieces, as a network may have it.
+                far_writer.write(first[:5])
+                await asyncio.sleep(0)
+                far_writer.write(first[5:])
+                ways = passed_on(reader, far_writer), passed_on(far_reader, writer)
+                await asyncio.gather(*ways, return_exceptions=True)
 
     server = await asyncio.start_server(connected, "127.0.0.1", 0)
     async with server:

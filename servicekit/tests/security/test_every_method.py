@@ -1,13 +1,16 @@
 """Every method of every service, made from the descriptors: who comes in, and who does not.
 
 One process serves the whole contract by servicers that only note that they were reached. A method
-is reached by callers with its rights, and by nobody else.
+is reached by callers with its rights, and by nobody else. Those that every process has of itself
+are reached if anything but their rights is what they are refused for.
 """
 
 from __future__ import annotations
 
 import asyncio
 import importlib
+import re
+from pathlib import Path
 
 import grpc
 import pytest
@@ -24,11 +27,13 @@ from ariane_testkit.contract import contract_services
 from ariane_testkit.identities import IDENTITY_KEY, as_member, as_user, stated_identity
 
 BUILT_IN = {f"ariane.common.v1.{name}Service" for name in ("Access", "Login", "Process")}
-"""Served by every process; their methods have tests of their own."""
+"""Served by every process, by its own servicers."""
 
-SERVICES = [each for each in contract_services() if each.full_name not in BUILT_IN]
-METHODS = {f"/{s.full_name}/{m.name}": m for s in SERVICES for m in s.methods}
-RULES = method_rules(SERVICES, asked=METHODS)
+ALL = list(contract_services())
+SERVICES = [each for each in ALL if each.full_name not in BUILT_IN]
+METHODS = {f"/{s.full_name}/{m.name}": m for s in ALL for m in s.methods}
+RULES = method_rules(ALL, asked=METHODS)
+REFUSALS = {"ACCESS_DENIED", "CREDENTIALS_INVALID"}
 ALL_RIGHTS = (
     f"allow PUBLISH,SUBSCRIBE,CREATE,UPDATE,DELETE,GET {kind} *"
     for kind in ("topic", "group", "filter", "user", "sink", "cluster")
@@ -130,6 +135,7 @@ async def call(app, details_of):
 
     async def call(name, metadata):
         method = METHODS[name]
+        is_built_in = method.containing_service.full_name in BUILT_IN
         streaming = "stream" if method.client_streaming else "unary"
         answering = "stream" if method.server_streaming else "unary"
         make = getattr(channel, f"{streaming}_{answering}")
@@ -147,8 +153,9 @@ async def call(app, details_of):
                     await stub(*filled(method), metadata=metadata)
         except grpc.aio.AioRpcError as error:
             [info] = details_of(error)[ErrorInfo]
-            return info.reason, list(app.reached)
-        return None, list(app.reached)
+            if not is_built_in or info.reason in REFUSALS:
+                return info.reason, list(app.reached)
+        return None, [name] if is_built_in else list(app.reached)
 
     async with (
         serving(settings, lambda *_: app, Machine(identify=stated_identity)) as address,
@@ -159,19 +166,34 @@ async def call(app, details_of):
         yield call
 
 
+def test_every_service_of_the_contract_is_in_the_table():
+    """Whatever is added to the contract has its rows here, or is not served."""
+    assert {name.rpartition("/")[0][1:] for name in METHODS} >= BUILT_IN
+    assert METHODS.keys() == RULES.keys()
+    files = (Path(__file__).parents[3] / "protos" / "ariane").rglob("*.proto")
+    stated = sum(len(re.findall(r"^ *rpc ", file.read_text(), re.MULTILINE)) for file in files)
+    assert len(METHODS) == stated
+
+
 def needing(rule: MethodRule) -> bool:
     """Whether users need rights for the method, beyond being known."""
     return bool(rule.needs)
 
 
 async def test_nobody_known_reaches_nothing(call):
+    opened = set()
     for name in METHODS:
         for metadata in ((), ((IDENTITY_KEY, "wrong"),), as_user("stranger")):
             reason, reached = await call(name, metadata)
             expected = "ACCESS_DENIED" if RULES[name].is_for_members else "CREDENTIALS_INVALID"
             if not metadata or metadata[0][1] == "wrong":
                 expected = "CREDENTIALS_INVALID"
+            if RULES[name].is_open:
+                assert (name, reason, reached) == (name, None, [name])
+                opened.add(name.rpartition("/")[0])
+                continue
             assert (name, reason, reached) == (name, expected, [])
+    assert opened == {"/ariane.common.v1.LoginService"}
 
 
 async def test_users_reach_what_they_have_the_right_for(call):
@@ -224,7 +246,7 @@ async def test_members_reach_their_methods_only(call):
     for name, rule in RULES.items():
         for kind in MemberKind:
             reason, reached = await call(name, as_member(kind, NAME))
-            admitted = kind in rule.members and not rule.own_process
+            admitted = rule.is_open or (kind in rule.members and not rule.own_process)
             assert (name, kind, reason, reached) == (
                 (name, kind, None, [name]) if admitted else (name, kind, "ACCESS_DENIED", [])
             )

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane_servicekit.configuration.settings import ServiceSettings
 from ariane_servicekit.configuration.settings_sources import SettingRow, settings_reference
-from ariane_servicekit.errors import ServiceError
+from ariane_servicekit.errors import refusal
 
 Apply: TypeAlias = Callable[[Any], None]
 """Lets the process work with the new value of a setting."""
@@ -91,9 +91,6 @@ def _text(value: object) -> str:
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def _invalid(name: str, rule: str) -> ServiceError:
-    return ServiceError(
-        ErrorReason.ERROR_REASON_SETTING_INVALID,
-        f"setting {name!r}: {rule[0].lower()}{rule[1:]}",
-        {"setting": name, "rule": rule},
-    )
+@refusal(ErrorReason.ERROR_REASON_SETTING_INVALID)
+def _invalid(setting: str, rule: str) -> str:
+    return f"setting {setting!r}: {rule[0].lower()}{rule[1:]}"

@@ -28,6 +28,7 @@ from pydantic import (
     Field,
     PlainSerializer,
     PrivateAttr,
+    SecretStr,
     model_validator,
 )
 
@@ -306,6 +307,11 @@ class ServiceSettings(OpenIdSettings):
     def shown(self) -> Mapping[str, Any]:
         """Return all values as plain JSON, secrets masked, for logs and administration."""
         return self.model_dump(mode="json", fallback=str)
+
+    def secrets(self) -> list[str]:
+        """Return the values that are never shown."""
+        values = (getattr(self, name) for name in type(self).model_fields)
+        return [each.get_secret_value() for each in values if isinstance(each, SecretStr)]
 
     def source_of(self, name: str) -> str:
         """Return where a setting comes from: default, file, environment or flag."""

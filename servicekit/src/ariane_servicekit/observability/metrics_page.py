@@ -20,8 +20,8 @@ from typing_extensions import override
 from ariane_servicekit.addresses import Address
 from ariane_servicekit.errors import StartRefused
 from ariane_servicekit.observability.measures import TELLS_APART, Measures
-from ariane_wire.server.host_places import HostPlaces, host_of
-from ariane_wire.transport.peers import peer_text
+from ariane_wire.server.host_places import HostPlaces
+from ariane_wire.transport.peers import host_of, peer_text
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry

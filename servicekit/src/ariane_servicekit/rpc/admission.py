@@ -7,9 +7,10 @@ from collections.abc import Collection
 from typing import Final
 
 from ariane.common.v1.error_reason_pb2 import ErrorReason
-from ariane_servicekit.errors import ServiceError
+from ariane_servicekit.errors import ServiceError, refusal
 from ariane_servicekit.rpc.calls import Call
-from ariane_wire.server.host_places import SHARE_MIN, HostPlaces, host_of
+from ariane_wire.server.host_places import SHARE_MIN, HostPlaces
+from ariane_wire.transport.peers import host_of
 
 ALWAYS_OPEN: Final = (
     "/grpc.health.",
@@ -103,5 +104,6 @@ def connection_share(call_count_max: int) -> int:
     return max(SHARE_MIN, call_count_max // 4)
 
 
-def _too_many(count: int, what: str) -> ServiceError:
-    return ServiceError(ErrorReason.ERROR_REASON_SERVICE_BUSY, f"{count} {what}", {"limit": count})
+@refusal(ErrorReason.ERROR_REASON_SERVICE_BUSY, without=("what",))
+def _too_many(limit: int, what: str) -> str:
+    return f"{limit} {what}"

@@ -20,10 +20,10 @@ ends.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, deque
+from collections import deque
 from typing import Final, NamedTuple
 
-from ariane_wire.server.host_places import host_of
+from ariane_wire.transport.peers import host_of
 
 LEAST_BYTES: Final = 64 << 10
 """The least room that is granted: smaller answers would cost more than they are worth."""
@@ -46,8 +46,9 @@ class AnswerBudget:
         """Reads that wait for room."""
         self._bytes_max = bytes_max
         self._held_by: dict[str, int] = {}
-        self._held_on: Counter[str] = Counter()
-        self._waiting: dict[str, deque[_Waiter]] = {}
+        self._held_on: dict[str, int] = {}
+        self.waiting: dict[str, deque[_Waiter]] = {}
+        """Reads that wait for room, by caller, those who came first first."""
 
     def lease(self, peer: str) -> AnswerLease:
         """The room of one call.
@@ -62,7 +63,7 @@ class AnswerBudget:
         held = self._held_by.get(lease.peer, 0)
         room = (self._bytes_max - self.held_bytes - held) // 2
         if room < min(wanted, LEAST_BYTES):
-            if held or (self._held_on[lease.host] and self.held_bytes >= 2 * self._bytes_max):
+            if held or (lease.host in self._held_on and self.held_bytes >= 2 * self._bytes_max):
                 return 0
             room = LEAST_BYTES
         granted = min(wanted, room)
@@ -72,7 +73,7 @@ class AnswerBudget:
     async def wait(self, lease: AnswerLease, wanted: int) -> int:
         """Grant room to a call once there is some; calls of one caller get it in order."""
         waiter = _Waiter(lease, wanted, asyncio.get_running_loop().create_future())
-        queue = self._waiting.setdefault(lease.peer, deque())
+        queue = self.waiting.setdefault(lease.peer, deque())
         queue.append(waiter)
         self.waiting_count += 1
         try:
@@ -83,33 +84,27 @@ class AnswerBudget:
             else:
                 queue.remove(waiter)
                 if not queue:
-                    self._waiting.pop(lease.peer, None)
+                    self.waiting.pop(lease.peer, None)
             self.wake()
             raise
         finally:
             self.waiting_count -= 1
 
-    def is_waited_for(self, peer: str) -> bool:
-        """Whether another call of a caller waits already."""
-        return peer in self._waiting
-
     def change(self, lease: AnswerLease, size_bytes: int) -> None:
         """Take room, or release it if ``size_bytes`` is negative."""
         lease.held_bytes += size_bytes
         self.held_bytes += size_bytes
-        held = self._held_by.get(lease.peer, 0) + size_bytes
-        if held:
-            self._held_by[lease.peer] = held
-        else:
-            self._held_by.pop(lease.peer, None)
-        self._held_on[lease.host] += size_bytes
-        if not self._held_on[lease.host]:
-            del self._held_on[lease.host]
+        for held, whose in (self._held_by, lease.peer), (self._held_on, lease.host):
+            left = held.get(whose, 0) + size_bytes
+            if left:
+                held[whose] = left
+            else:
+                held.pop(whose, None)
 
     def wake(self) -> None:
         """Grant room to waiting calls, caller by caller."""
-        for peer in list(self._waiting):
-            queue = self._waiting[peer]
+        for peer in list(self.waiting):
+            queue = self.waiting[peer]
             while queue:
                 lease, wanted, waiting = queue[0]
                 granted = self.grant(lease, wanted)
@@ -119,9 +114,9 @@ class AnswerBudget:
                 waiting.set_result(granted)
             if queue:
                 # Next time other callers are first.
-                self._waiting[peer] = self._waiting.pop(peer)
+                self.waiting[peer] = self.waiting.pop(peer)
             else:
-                del self._waiting[peer]
+                del self.waiting[peer]
 
 
 class AnswerLease:
@@ -142,7 +137,7 @@ class AnswerLease:
     def take_at_once(self, wanted: int) -> int:
         """Take room without waiting: 1 to `wanted` bytes; 0 for none."""
         budget = self._budget
-        return 0 if budget.is_waited_for(self.peer) else budget.grant(self, wanted)
+        return 0 if self.peer in budget.waiting else budget.grant(self, wanted)
 
     async def take(self, wanted: int) -> int:
         """Wait for and take room: 1 to `wanted` bytes."""
@@ -160,7 +155,7 @@ class AnswerLease:
             if self._budget.waiting_count:
                 self._budget.wake()
 
-    def release(self) -> None:
+    def release(self, _: object = None) -> None:
         """Release all room: the answer was sent, or the call has ended. Repeating is harmless."""
         if self.held_bytes:
             self._budget.change(self, -self.held_bytes)

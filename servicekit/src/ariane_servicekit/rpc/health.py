@@ -16,7 +16,8 @@ import grpc
 from grpc import aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from ariane_wire.server.host_places import HostPlaces, host_of
+from ariane_wire.server.host_places import HostPlaces
+from ariane_wire.transport.peers import host_of
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING

@@ -91,7 +91,7 @@ class CallInterceptor:
         streamed = known.response_streaming
         calls = _MethodCalls(self, method, known, counted_as)
         wrapped: grpc.RpcMethodHandler[Any, Any] = make_handler(
-            calls.run_in_task if calls.door.is_long else calls.run,
+            calls.run,
             request_deserializer=calls.decode_row if known.request_streaming else None,
             response_serializer=calls.encode_in_stream if streamed else None,
         )
@@ -154,29 +154,26 @@ class _MethodCalls:
                 if call.meter is not None:
                     charge_request(call, request)
                 request = self._decode(request)
-                if call.is_judged or call.long is not None:
+                if call.is_judged:
                     self.door.take(call, request)
             response = self._behavior(request, context)
             # A servicer may answer at once, or be a coroutine.
             if call.owing or (
                 type(response) is not bytes and (self._writes_rows or isawaitable(response))
             ):
-                return self._finish(call, response)
+                return self._finish(call, response, None if self._reads_rows else request)
             is_plain = type(response) is bytes and not self.door.cuts
             octets = response if is_plain and not call.touched else self._shown(call, response)
         except BaseException as error:  # noqa: BLE001 - raised again when the call is aborted.
-            return self._finish(call, _raised(error))
+            return self._fail(call, error)
         self._leave(call)
         return octets
 
-    async def run_in_task(self, request: Any, context: aio.ServicerContext[Any, Any]) -> Any:
-        """Do the same in the task that works for a call that lasts."""
-        response = self.run(request, context)
-        return await response if isawaitable(response) else response
-
-    async def _finish(self, call: Call, response: Any) -> Any:
-        """What is left to be done for a call that waits, or has failed."""
+    async def _finish(self, call: Call, response: Any, request: Any = None) -> Any:
+        """What is left to be done for a call that waits."""
         try:
+            self.door.stay(call, request)
+            del request  # Not kept while its answer is awaited.
             if isawaitable(response):
                 response = await response
             elif self._writes_rows:
@@ -187,6 +184,13 @@ class _MethodCalls:
         except BaseException as error:
             await self._shared.fail(call, error)
             raise
+        finally:
+            self._leave(call)
+
+    async def _fail(self, call: Call, error: BaseException) -> None:
+        try:
+            await self._shared.fail(call, error)
+            raise error
         finally:
             self._leave(call)
 
@@ -223,10 +227,6 @@ class _MethodCalls:
         if call is not None and call.meter is not None:
             charge_answer(call, octets)
         return octets
-
-
-async def _raised(error: BaseException) -> None:
-    raise error
 
 
 def _unknown(method: str) -> grpc.RpcMethodHandler[Any, Any]:

@@ -48,6 +48,7 @@ from ariane_servicekit.rpc.quota_measures import measure_quotas
 from ariane_servicekit.rpc.server import bind, build_server
 from ariane_servicekit.rpc.transport_measures import TransportMeasures, measure_certificate
 from ariane_servicekit.running.background import Loop
+from ariane_servicekit.running.process_list import hide
 from ariane_servicekit.running.service import (
     Compose,
     Conditioned,
@@ -63,10 +64,11 @@ from ariane_servicekit.running.service import (
 )
 from ariane_servicekit.running.stop_signals import stop_signals
 from ariane_servicekit.security.gate.access_guard import AccessGuard
+from ariane_servicekit.security.gate.access_mode import AccessMode
 from ariane_servicekit.security.identity.identities import Identities
 from ariane_servicekit.security.identity.login_servicer import login_rpc_service
 from ariane_servicekit.security.tls.service_tls import MEMBER_TLS, ServiceTls
-from ariane_wire import TlsContext, new_event_loop
+from ariane_wire import Identity, TlsContext, new_event_loop
 
 _log = get_logger(__name__)
 
@@ -89,6 +91,7 @@ def main(
         settings = load_settings(settings_class, argv, environ)
     except SettingsError as error:
         return _refuse(settings_class.service_name, error)
+    hide(settings.secrets())
     return run(settings, compose)
 
 
@@ -268,6 +271,14 @@ class _Life:
             identify=self._identities.identify,
         )
 
+    def _is_stranger(self, identity: Identity) -> bool:
+        """Whether a connection ends for another where there are too many.
+
+        Of a closed process that is one that has proved nothing.
+        """
+        is_closed = self._access.gate.mode is AccessMode.CLOSED
+        return is_closed and self._identities.is_stranger(identity)
+
     async def live(self, announce: Callable[[Address], None]) -> None:
         settings = self._settings
         self._exports.open(self._tls)
@@ -285,6 +296,7 @@ class _Life:
             front=cast("Callable[[], TlsContext]", front) if front and front() else None,
         )
         self._process.listens_on(str(address))
+        self._access.gate.connections.is_stranger = self._is_stranger
         await self._server.start()
         if settings.insecure and not address.is_loopback:
             self._warning.start(at_once=True)

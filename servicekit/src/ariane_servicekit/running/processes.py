@@ -227,6 +227,7 @@ class LocalCluster(BlockingLife):
         broker_port: Of the first broker, the others and then replicas take the next ones; 0: any.
         name_servers: How many name servers.
         name_server_port: Of the first name server, the others take the next ones; 0: any.
+        extra_name_server_args: Further flags for each name server.
         checkers: How many transaction checkers; they share one SQLite file.
         checker_port: Of the first checker, the others take the next ones; 0: any.
         admin: Whether to run admin.
@@ -257,6 +258,7 @@ class LocalCluster(BlockingLife):
         broker_port: int = 0,
         name_servers: int = 1,
         name_server_port: int = 0,
+        extra_name_server_args: Sequence[str] = (),
         checkers: int = 0,
         checker_port: int = 0,
         admin: bool = False,
@@ -287,6 +289,7 @@ class LocalCluster(BlockingLife):
                 "ariane_namesrv",
                 "--data-path",
                 *self.shown(MemberKind.NAME_SERVER, f"namesrv-{number}"),
+                *extra_name_server_args,
                 port=name_server_port + number if name_server_port else 0,
             )
             for number in range(name_servers)

@@ -19,6 +19,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+import pytest
+from sqlalchemy import create_engine, text
+
 from ariane_testkit.free_ports import free_port
 
 DEBIAN_PACKAGES: Final = ("postgresql-15", "postgresql-client-15", "libpq5", "libllvm14")
@@ -76,6 +79,37 @@ def running_postgresql(*, cache_folder: Path | None = None) -> Iterator[str]:
             _run([control, "-D", cluster, "-m", "immediate", "-w", "stop"], account, folder)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def postgresql_or_skip(config: pytest.Config) -> Iterator[str]:
+    """Run a PostgreSQL; a machine that has none, and can fetch none, skips the test.
+
+    Yields:
+        An SQLAlchemy URL, as ``running_postgresql`` does.
+    """
+    with contextlib.ExitStack() as running:
+        try:
+            cache = config.rootpath / ".cache" / "postgresql"
+            url = running.enter_context(running_postgresql(cache_folder=cache))
+        except PostgresqlUnavailable as missing:
+            pytest.skip(str(missing))
+        yield url
+
+
+@contextlib.contextmanager
+def empty_database(server_url: str, name: str) -> Iterator[str]:
+    """A database of that name on a PostgreSQL, gone afterwards with whoever is still connected.
+
+    Yields:
+        Its SQLAlchemy URL.
+    """
+    server = create_engine(server_url, isolation_level="AUTOCOMMIT")
+    with server.connect() as link:
+        link.execute(text(f"CREATE DATABASE {name}"))
+        yield server.url.set(database=name).render_as_string(hide_password=False)
+        link.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
+    server.dispose()
 
 
 def find_programs(cache_folder: Path | None = None) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import replace
 from random import Random
 from types import SimpleNamespace
@@ -260,6 +261,22 @@ async def test_a_session_token_is_as_good_as_the_login(logins, keys, private, cl
         caller(encrypted())
 
 
+async def test_a_stranger_is_who_has_proved_nothing(logins, keys, private):
+    identify, here, by_session = Identifier(Tls(), logins), encrypted(), encrypted()
+    assert identify.is_stranger(here)
+    login = await logins.finish_by_key(here, proof(private, logins.begin(here)))
+    assert not identify.is_stranger(here)
+    assert not identify.is_stranger(encrypted("ipv4:10.9.0.1:1"))  # A member.
+    for token, is_stranger in (("wrong", True), (logins.tokens.give(login), False)):
+        metadata = ((SESSION_KEY, token),)
+        context = SimpleNamespace(identity=lambda: by_session, invocation_metadata=lambda: metadata)  # noqa: B023
+        with suppress(ServiceError):
+            identify(context)
+        assert identify.is_stranger(by_session) is is_stranger
+    del keys["laptop"]
+    assert identify.is_stranger(here)
+
+
 def delegation(private, holder, clock, **changed):
     entry = rules.AccessEntry(
         decision=rules.ACCESS_DECISION_ALLOW,
@@ -346,7 +363,7 @@ async def test_a_connection_knows_its_renewed_login_however_many_others_its_user
     renewed = await logins.finish_by_key(here, signed)
     logins.tokens.give(renewed)
     assert logins.proved_until_ms(first.caller, encrypted()) == renewed.ends_ms
-    others = replace(renewed, caller=replace(renewed.caller, peer="ipv4:10.0.0.8:1"))
+    others = replace(renewed, caller=replace(renewed.caller, groups=("ops",)))
     for _ in range(TOKENS_OF_USER_MAX):
         logins.tokens.give(others)
     assert logins.proved_until_ms(first.caller, here) == renewed.ends_ms

@@ -62,7 +62,7 @@ def verifier(fetched, clock):
     return OpenIdVerifier(SETTINGS, clock, fetch)
 
 
-def token(key=RSA, kid="r", algorithm="RS256", **changes):
+def token(key=RSA, kid="r", algorithm="RS256", headers=None, **changes):
     now = int(time.time())
     claims = {
         "iss": "https://id.test",
@@ -74,7 +74,7 @@ def token(key=RSA, kid="r", algorithm="RS256", **changes):
         **changes,
     }
     claims = {name: value for name, value in claims.items() if value is not None}
-    return jwt.encode(claims, key, algorithm, headers={"kid": kid})
+    return jwt.encode(claims, key, algorithm, headers={"kid": kid, **(headers or {})})
 
 
 @pytest.mark.parametrize(
@@ -120,6 +120,7 @@ def by_public_key():
         lambda: token("c2VjcmV0" * 8, "o", "HS256"),
         lambda: token(None, "r", "none"),
         by_public_key,
+        lambda: token(headers={"crit": ["bound-to"], "bound-to": "another"}),
         lambda: token()[:-3] + "abc",
         lambda: "a.b.c",
         lambda: token(exp=float("inf")),

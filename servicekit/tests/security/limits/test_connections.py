@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+
 import grpc
 import pytest
 
@@ -9,6 +14,7 @@ import ariane_wire
 from ariane.common.v1 import quota_pb2 as pb
 from ariane.namesrv.v1.route_service_pb2 import GetRouteRequest, GetRouteResponse
 from ariane_servicekit import Machine
+from ariane_servicekit.rpc import server
 from ariane_testkit.access_rules import rules_of, telling
 from ariane_testkit.identities import as_user, stated_identity
 
@@ -73,3 +79,46 @@ async def test_an_address_has_so_many_connections(limited):
         assert await asked(channels[1], "anna") == "UNAVAILABLE"
         for channel in channels:
             await channel.close()
+
+
+async def ended(*connections):
+    """Which of some connections the server has ended first."""
+    loop = asyncio.get_running_loop()
+
+    async def until_end(one):
+        with suppress(ConnectionResetError):
+            while await loop.sock_recv(one, 1 << 12):
+                pass
+
+    waiting = [asyncio.create_task(until_end(each)) for each in connections]
+    async with asyncio.timeout(60):
+        done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    for each in waiting:
+        each.cancel()
+    return [place for place, each in enumerate(waiting) if each in done]
+
+
+@pytest.mark.parametrize("access", ["open", "closed"])
+async def test_of_a_closed_process_connections_of_strangers_end_for_others(
+    probe_app, serve, monkeypatch, access
+):
+    """Two hosts would have all; where nobody is asked who he is, nobody is a stranger."""
+    real = server.server_options
+    monkeypatch.setattr(
+        server, "server_options", lambda settings: replace(real(settings), connections_max=8)
+    )
+    async with serve(probe_app, access=access) as served:
+        with ExitStack() as opened:
+
+            def connect(host):
+                one = opened.enter_context(socket.socket())
+                one.bind((host, 0))
+                one.connect(("127.0.0.1", served.address.port))
+                one.setblocking(False)  # noqa: FBT003 - the name of the method says it.
+                return one
+
+            strangers = [connect("127.0.0.2") for _ in range(8)]
+            for one in strangers:
+                await asyncio.wait_for(asyncio.get_running_loop().sock_recv(one, 9), 60)
+            newcomer = connect("127.0.0.3")
+            assert await ended(*strangers, newcomer) == ([8] if access == "open" else [0])

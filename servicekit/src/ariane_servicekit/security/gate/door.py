@@ -17,8 +17,6 @@ from ariane_servicekit.security.rules.method_rules import MethodRule
 class Door:
     """Lets the callers of a method in; this one lets everybody in."""
 
-    is_long = False
-    """Whether the calls of the method last."""
     cuts = False
     """Whether answers are cut to what callers may see."""
 
@@ -34,6 +32,14 @@ class Door:
 
         Raises:
             ServiceError: ACCESS_DENIED.
+        """
+
+    def stay(self, call: Call, request: Any) -> None:
+        """Note a call that is not answered at once, in the task that works for it.
+
+        Args:
+            call: The call.
+            request: Its only request; None if it has a stream of them.
         """
 
     def take_row(self, request: Any) -> Any:
@@ -64,7 +70,6 @@ class GuardedDoor(Door):
 
     def __init__(self, gate: Gate, rule: MethodRule, long_calls: LongCalls) -> None:
         """Let callers in as the gate judges."""
-        self.is_long = rule.is_long
         self.cuts = rule.shown is not None
         self._gate = gate
         self._rule = rule
@@ -78,8 +83,6 @@ class GuardedDoor(Door):
             gate.admit(call, self._rule)
             if call.is_judged and gate.quotas.limits_callers:
                 charging.enter(call, gate.quotas, gate.connections)
-        if self._rule.is_long:
-            call.long = self._long_calls.enter(call, self._rule)
 
     @override
     def take(self, call: Call, request: Any) -> None:
@@ -89,6 +92,13 @@ class GuardedDoor(Door):
                 call.touched = self._gate.words_of(self._rule, request)
         if call.long is not None:
             self._long_calls.add(call.long, request)
+
+    @override
+    def stay(self, call: Call, request: Any) -> None:
+        if self._rule.is_long:
+            call.long = self._long_calls.enter(call, self._rule)
+            if request is not None:
+                self._long_calls.add(call.long, request)
 
     @override
     def show(self, call: Call, answer: Any) -> Any:

@@ -31,6 +31,7 @@ SESSION_KEY: Final = "x-ariane-session"
 """Metadata key: a session token of ``LoginService``."""
 
 _CALLER: Final = "caller"
+_PROVED: Final = "proved-by-calls"
 """Among the notes of a connection."""
 
 
@@ -56,6 +57,12 @@ class Identifier:
                 caller = self._by_session(str(value), identity)
         return acted_for(caller, context)
 
+    def is_stranger(self, identity: Identity) -> bool:
+        """Whether nothing has been proved on a connection: by no certificate, login or call."""
+        if _PROVED in identity.notes or self._logins.login_of(identity) is not None:
+            return False
+        return self._by_certificate(identity).kind is CallerKind.ANONYMOUS
+
     def _by_certificate(self, identity: Identity) -> Caller:
         caller: Caller | None = identity.notes.get(_CALLER)
         if caller is None:
@@ -73,7 +80,13 @@ class Identifier:
                 ErrorReason.ERROR_REASON_CREDENTIALS_INVALID,
                 f"{SESSION_KEY} does not hold, here or any more",
             )
+        note_proof(identity)
         return login.caller
+
+
+def note_proof(identity: Identity) -> None:
+    """Take note that a call has proved who is at the other end of its connection."""
+    identity.notes[_PROVED] = True
 
 
 def acted_for(caller: Caller, context: aio.ServicerContext[Any, Any]) -> Caller:

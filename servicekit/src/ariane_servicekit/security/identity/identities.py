@@ -55,8 +55,9 @@ class Identities:
         """Of users."""
         self.identify: Identify = machine.identify
         """Finds who calls."""
+        self._identifier = Identifier(tls, self.logins)
         if machine.identify is anonymous:
-            self.identify = Identifier(tls, self.logins)
+            self.identify = self._identifier
         self._server: Any = None
         self._loop = Loop("identities", self.turn, interval_s=LOOK_S, clock=machine.clock)
 
@@ -68,6 +69,10 @@ class Identities:
     async def stop(self) -> None:
         """Watch no more. Repeating is harmless."""
         await self._loop.stop()
+
+    def is_stranger(self, identity: Identity) -> bool:
+        """Whether nothing has been proved on a connection."""
+        return self._identifier.is_stranger(identity)
 
     def proved_until_ms(self, call: Call) -> int:
         """Until when what the caller of a call has proved lasts; 0 for no end of its own."""

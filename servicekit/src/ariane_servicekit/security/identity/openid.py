@@ -100,6 +100,9 @@ class OpenIdVerifier:
             algorithm, key_id = header.get("alg"), header.get("kid", "")
             if algorithm not in ALGORITHMS:
                 raise ValueError("the token is signed by an algorithm that is not taken")
+            if "crit" in header:
+                # What must be understood or refused; older versions of the library pass over it.
+                raise ValueError("the token asks for an extension that is not known here")
             key = await self._key(str(key_id))
             claims: dict[str, Any] = jwt.decode(
                 token,

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections import Counter
 from random import Random
 from typing import TYPE_CHECKING, Final
 
 from ariane_servicekit.security.caller import Caller, address_of_peer
+from ariane_wire.transport.peers import host_of
 
 if TYPE_CHECKING:
     from ariane_servicekit.security.identity.logins import Login
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 TOKEN_BYTES: Final = 32
 TOKENS_MAX: Final = 100_000
 TOKENS_OF_USER_MAX: Final = 100
+"""Of one user. Each login has one, whether its client shows it or not."""
 
 
 class SessionTokens:
@@ -26,15 +29,17 @@ class SessionTokens:
         self._of_user: dict[str, dict[bytes, None]] = {}
 
     def give(self, login: Login) -> str:
-        """Draw the token of a login. The oldest ones of a user with too many end."""
+        """Draw the token of a login.
+
+        Of a user with too many one ends, of all together one of the user with most.
+        """
         token = base64.urlsafe_b64encode(self._chance.randbytes(TOKEN_BYTES)).decode().rstrip("=")
         user = login.caller.name
-        theirs = self._of_user.setdefault(user, {})
-        while theirs and (len(theirs) >= TOKENS_OF_USER_MAX or len(self._logins) >= TOKENS_MAX):
-            self._forget(next(iter(theirs)), user)
-        if len(self._logins) >= TOKENS_MAX:
-            oldest = next(iter(self._logins))
-            self._forget(oldest, self._logins[oldest].caller.name)
+        if len(self._of_user.get(user, ())) >= TOKENS_OF_USER_MAX:
+            self._forget(self._given_up(user), user)
+        elif len(self._logins) >= TOKENS_MAX:
+            largest = max(self._of_user, key=lambda each: len(self._of_user[each]))
+            self._forget(self._given_up(largest), largest)
         key = _hash(token)
         self._logins[key] = login
         self._of_user.setdefault(user, {})[key] = None
@@ -61,6 +66,24 @@ class SessionTokens:
         login = self._logins.get(key)
         if login is not None:
             self._forget(key, login.caller.name)
+
+    def _given_up(self, user: str) -> bytes:
+        """Which token of a user ends: the oldest of the host with most.
+
+        Delegated keys and the user itself have a half each, unless the other leaves more: helpers
+        that log in all the time end no session of whom they help.
+        """
+        theirs = {key: self._logins[key].caller for key in self._of_user[user]}
+        helpers = sum(caller.scope is not None for caller in theirs.values())
+        of_helpers = 2 * helpers >= len(theirs)
+        hosts = {
+            key: host_of(caller.peer)
+            for key, caller in theirs.items()
+            if (caller.scope is not None) is of_helpers
+        }
+        counts = Counter(hosts.values())
+        most = max(counts.values())
+        return next(key for key, host in hosts.items() if counts[host] == most)
 
     def _forget(self, key: bytes, user: str) -> None:
         self._logins.pop(key, None)

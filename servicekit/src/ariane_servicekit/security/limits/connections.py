@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from ariane_servicekit.security.caller import address_of_peer
@@ -11,7 +11,7 @@ from ariane_servicekit.security.limits.meter import ADDRESS, CONNECTIONS, USER
 from ariane_servicekit.security.limits.quota_uses import QuotaAmount
 from ariane_servicekit.security.limits.quotas import Quotas, quota_exceeded
 from ariane_wire import Identity
-from ariane_wire.server.host_places import host_of
+from ariane_wire.transport.peers import host_of
 
 _COUNTED: Final = "counted-for"
 """Among the notes of a connection: the user that it counts for."""
@@ -26,6 +26,9 @@ class Connections:
 
     def __init__(self, quotas: Quotas) -> None:
         """Count as many as quotas allow."""
+        self.is_stranger: Callable[[Identity], bool] = _nobody_is
+        """Whether a client has proved nothing: where a process has as many connections as it may
+        have, those of strangers end for others."""
         self._quotas = quotas
         self._from: Counter[str] = Counter()
         self._of: Counter[str] = Counter()
@@ -77,6 +80,10 @@ class Connections:
             limit = quotas.limit(CONNECTIONS, USER, user)
             if limit is not None:
                 yield QuotaAmount(CONNECTIONS, USER, user, limit, count)
+
+
+def _nobody_is(_identity: Identity) -> bool:
+    return False
 
 
 def _host_of(peer: str) -> str:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ariane.common.v1 import access_rules_pb2 as rules
+from ariane_servicekit.security.limits.fair_room import outgoing
 from ariane_servicekit.security.rights.rights import NAME_LENGTH_MAX
 
 USES_MAX: Final = 10_000
-"""Kinds of use that are remembered; the one that was not seen for longest is forgotten."""
+"""Kinds of use that are remembered. Users with most lose those that were not seen for longest: who
+asks for ever new names takes nothing of what others did."""
 
 REFUSALS_MAX: Final = 1000
-"""Refusals that are remembered."""
+"""Refusals that are remembered; callers with most lose their oldest."""
 
 
 class Use(NamedTuple):
@@ -71,8 +74,7 @@ class UseLedger:
         use = use._replace(name=use.name[:NAME_LENGTH_MAX])
         counted = self._uses.get(use)
         if counted is None:
-            if len(self._uses) >= USES_MAX:
-                self._uses.popitem(last=False)
+            _make_room(self._uses, lambda: [each.user for each in self._uses], USES_MAX)
             counted = self._uses[use] = UseCount()
         else:
             self._uses.move_to_end(use)
@@ -82,8 +84,8 @@ class UseLedger:
     def refused(self, refusal: Refusal) -> None:
         """Remember a refusal."""
         self.refused_count += 1
-        if len(self._refusals) >= REFUSALS_MAX:
-            self._refusals.popitem(last=False)
+        kept = self._refusals
+        _make_room(kept, lambda: [each.caller for each in kept.values()], REFUSALS_MAX)
         self._refusals[refusal.request_id] = refusal
 
     def uses(self, user: str = "") -> list[tuple[Use, UseCount]]:
@@ -94,3 +96,14 @@ class UseLedger:
     def refusal(self, request_id: str) -> Refusal | None:
         """Return the refusal of a call, if it is remembered."""
         return self._refusals.get(request_id)
+
+
+def _make_room(
+    known: OrderedDict[Any, Any], owners: Callable[[], list[str]], count_max: int
+) -> None:
+    """Make room for one more; ``owners`` says whose each is, the one unused for longest first."""
+    if len(known) < count_max:
+        return
+    keys = list(known)
+    for place in outgoing(owners(), count_max - 1):
+        del known[keys[place]]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ariane_broker.fair_room import given_up, outgoing
+from ariane_servicekit.security.limits.fair_room import given_up, outgoing
 
 
 @given(

@@ -1,6 +1,7 @@
 """Who gives up how much of a full table: those who have more than an equal share.
 
-Whoever makes room looks at all entries, so a tenth goes at once.
+Whoever makes room looks at all entries, so a tenth goes at once, where so many are more than equal
+shares.
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""Programs in other languages: fetched, built once, and spoken to."""
