@@ -8,6 +8,7 @@ from hypothesis import given, reject
 from hypothesis import strategies as st
 
 from ariane_sql92 import ConditionInvalid, compile_condition
+from ariane_sql92.batch import Batch
 from ariane_sql92.testing import condition_texts, judge_plainly, property_maps
 
 
@@ -131,3 +132,28 @@ def test_one_condition_judges_in_many_threads(columns_of):
         thread.join()
     assert found == expected
     assert [sum(mask) for mask in found] == [500, 1000, 1000, 1000]
+
+
+@pytest.mark.parametrize("begin", ["a=(", "TRUE=", "a>b=", "'true'=("])
+def test_conditions_within_conditions_cost_no_more_than_their_length(
+    columns_of, monkeypatch, begin
+):
+    """Each part is evaluated once: a condition of a hundred characters would hold up a broker."""
+    asked = []
+
+    def counted(name):
+        real = getattr(Batch, name)
+
+        def count(*arguments):
+            asked.append(name)
+            return real(*arguments)
+
+        monkeypatch.setattr(Batch, name, count)
+
+    for name in ("present", "numbers"):
+        counted(name)
+    depth = 12
+    text = begin * depth + "c=d" + ")" * (depth * begin.count("("))
+    mask = compile_condition(text).mask(columns_of([{"c": "1", "d": "1"}]))
+    assert mask.shape == (1,)
+    assert len(asked) <= 10 * depth

@@ -2,6 +2,7 @@
 
 from enum import Enum
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -82,13 +83,12 @@ def test_rows_are_encoded_as_the_block_encoder_would(rows, repeats, streams, wid
     found = encode_rows(table, unique_ids)
 
     assert found.records == b"".join(block.records for block in expected)
-    assert found.sizes == [size for block in expected for size in block.sizes.tolist()]
-    for name in ("tag_codes", "key_hashes"):
-        columns = (getattr(block, name).astype("<i4").tobytes() for block in expected)
-        assert getattr(found, name) == b"".join(columns)
-    assert found.key_counts == b"".join(block.key_counts.tobytes() for block in expected)
+    for name in ("sizes", "tag_codes", "key_counts", "key_hashes"):
+        columns = [getattr(block, name) for block in expected]
+        assert getattr(found, name).dtype == columns[0].dtype
+        assert getattr(found, name).tolist() == np.concatenate(columns).tolist()
     assert found.crc32 == crc32(found.records)
-    each = found.table().rows()
+    each = found.rows()
     for row, wanted in zip(each, expected, strict=True):
         check_same(row, wanted)
     for number, (row, sequence) in enumerate(zip(each, sequences, strict=True)):
@@ -105,9 +105,6 @@ def check_same(block, wanted):
     for name in ("sizes", "tag_codes", "key_counts", "key_hashes"):
         assert getattr(block, name).dtype == getattr(wanted, name).dtype
         assert getattr(block, name).tolist() == getattr(wanted, name).tolist()
-    # Some have them of few records, too, where they are known.
-    if wanted.record_crcs is not None:
-        assert block.record_crcs.tolist() == wanted.record_crcs.tolist()
 
 
 REFUSED = {

@@ -36,6 +36,9 @@ from ariane_sql92.syntax import (
 from ariane_sql92.truth import FALSE, INCOMPARABLE, TRUE, UNKNOWN, Truths, both, either, opposite
 
 Judge: TypeAlias = Callable[[Batch], Truths]
+Sameness: TypeAlias = Callable[[Batch, Truths, Truths], Truths]
+"""Whether two operands are equal; it is given what is known of both, and need not ask again."""
+
 Mask: TypeAlias = NDArray[np.bool_]
 
 _ORDERS: Final[dict[Order, Callable[[Keys, Keys], Mask]]] = {
@@ -130,7 +133,8 @@ def _equal(left: Operand, right: Operand) -> Judge:
         left_null, right_null = lefts == UNKNOWN, rights == UNKNOWN
         # Two nulls are equal, which gives IS NULL. A null only at the left is unknown; a null only
         # at the right is a different value: RocketMQ's rule.
-        truths = np.where(left_null, np.where(right_null, TRUE, UNKNOWN), compare(batch))
+        same = compare(batch, lefts, rights)
+        truths = np.where(left_null, np.where(right_null, TRUE, UNKNOWN), same)
         truths[right_null & ~left_null] = FALSE
         truths[(lefts == INCOMPARABLE) | (rights == INCOMPARABLE)] = INCOMPARABLE
         return truths
@@ -138,40 +142,43 @@ def _equal(left: Operand, right: Operand) -> Judge:
     return judge
 
 
-def _sameness(left: Operand, right: Operand) -> Judge:  # noqa: PLR0911 - one for each pair
+def _sameness(left: Operand, right: Operand) -> Sameness:  # noqa: PLR0911 - one for each pair
     """Whether two values are equal, if both exist."""
     match left, right:
         case (Property(name), Property(other)):
-            return lambda batch: batch.same(name, other).view(np.uint8)
+            return lambda batch, _lefts, _rights: batch.same(name, other).view(np.uint8)
         case (Property(name), Text(text)) | (Text(text), Property(name)):
-            return lambda batch: batch.equal(name, text).view(np.uint8)
+            return lambda batch, _lefts, _rights: batch.equal(name, text).view(np.uint8)
         case (Text(text), Text(other)):
             truth = np.uint8(text == other)
-            return lambda batch: _everywhere(batch, truth)
+            return lambda batch, _lefts, _rights: _everywhere(batch, truth)
         case (Property() | Text() | Number(), Number()) | (Number(), Property() | Text()):
-            return _compared(left, np.equal, right)
+            compared = _compared(left, np.equal, right)
+            return lambda batch, _lefts, _rights: compared(batch)
         case (Nothing(), _) | (_, Nothing()) | (Number(), _) | (_, Number()):
-            return lambda batch: _everywhere(batch, FALSE)
+            return lambda batch, _lefts, _rights: _everywhere(batch, FALSE)
         case (_, Property() | Text()):
             # Java reads the truth as a text, which fails.
-            return lambda batch: _everywhere(batch, INCOMPARABLE)
-    return _same_truth(left, right)
+            return lambda batch, _lefts, _rights: _everywhere(batch, INCOMPARABLE)
+    return _same_truth(left)
 
 
-def _same_truth(left: Operand, right: Operand) -> Judge:
-    """Whether a text equals the truth of a condition, or two conditions have the same truth."""
-    right_truths = _nulls_and_incomparables(right)
+def _same_truth(left: Operand) -> Sameness:
+    """Whether a text equals the truth of a condition, or two conditions have the same truth.
+
+    What is known of a condition is its truth. It is not evaluated for this once more: conditions
+    within conditions would cost twice as much with each level.
+    """
     match left:
         case Property(name):
-            return lambda batch: (batch.truths(name) == (right_truths(batch) == TRUE)).view(
+            return lambda batch, _lefts, rights: (batch.truths(name) == (rights == TRUE)).view(
                 np.uint8
             )
         case Text(text):
             truth = TRUE if says_true(text) else FALSE
-            return lambda batch: (right_truths(batch) == truth).view(np.uint8)
+            return lambda _batch, _lefts, rights: (rights == truth).view(np.uint8)
         case _:
-            left_truths = _nulls_and_incomparables(left)
-            return lambda batch: (left_truths(batch) == right_truths(batch)).view(np.uint8)
+            return lambda _batch, lefts, rights: (lefts == rights).view(np.uint8)
 
 
 def _ordered(

@@ -56,7 +56,10 @@ class QueueReader:
         return (0, 0) if queue is None else self._bounds(queue, limit)
 
     def _bounds(self, queue: ConsumeQueue, limit: int | None) -> tuple[int, int]:
-        end = queue.end_below(self._parts.readable_end(limit))
+        parts = self._parts
+        end = queue.end_below(
+            parts.confirmed_offset if limit is None else parts.readable_end(limit)
+        )
         begin = queue.begin_offset
         return begin, max(end, begin)
 

@@ -76,7 +76,7 @@ OWN_COLUMNS: Final = frozenset(
 
 _MICROSECONDS_PER_MILLISECOND: Final = 1000
 _SPAN_OFFSET_MAX: Final = 0x7FFFFFFF
-_RUN_SPANS_MIN: Final = 256
+_RUN_SPANS_MIN: Final = 64
 _FEW_SPANS: Final = 128
 """So few are copied span by span in less time than it takes to look for runs."""
 _SOME_SPACES: Final = " {2,}"

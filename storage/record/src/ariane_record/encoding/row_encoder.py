@@ -13,17 +13,16 @@ Of a few messages the columns would cost more than the messages: they are encode
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import accumulate, chain, repeat
+from itertools import accumulate, chain
 from operator import attrgetter, itemgetter
-from struct import pack
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ariane_record.checksums.checksum import crc32 as crc32_of
 from ariane_record.checksums.java_hash import index_hash, index_hashes_of, key_hash
-from ariane_record.encoding.block import pack_unowned_header, record_crcs_of
+from ariane_record.encoding.block import pack_unowned_header
 from ariane_record.encoding.message_properties import EncodedProperties, TopicProperties
 from ariane_record.encoding.record_table import RecordTable
 from ariane_record.layout import CRC_MASK, HEADER, HEADER_BYTES, MAGIC_V1, ByteBuffer
@@ -37,6 +36,7 @@ from ariane_record.single.producer_sequence import (
 FEW: Final = 8
 """Fewer messages are encoded one by one."""
 
+_topic_of = attrgetter("topic_properties.name")
 _messages_of = attrgetter("messages")
 _body_of: Final[Callable[[Any], bytes]] = itemgetter(0)
 _properties_of: Final[Callable[[Any], EncodedProperties]] = itemgetter(1)
@@ -52,59 +52,21 @@ _system_flag_of = attrgetter("system_flag")
 
 
 class MessageRow:
-    """Messages for one queue that are stored together; whoever sends them knows more of them."""
+    """Messages for one queue that are stored together: what their encoding needs to know."""
 
     topic_properties: TopicProperties
     """Their topic, and what has encoded their properties."""
     messages: Sequence[Any]
     """One or more tuples: the body of a message, its properties, when it was made, in milliseconds
-    since the epoch, and whatever else belongs to it."""
+    since the epoch; what follows is for the sender alone."""
     sequence: ProducerSequence | None = None
     """The place in the stream of the producer; None for a row in no stream."""
     size_bytes = 0
     """Bytes of the records, with the sequence."""
 
 
-class EncodedRows(NamedTuple):
-    """Encoded rows, one after the other. Columns on the wire are little-endian."""
-
-    rows: Sequence[MessageRow]
-    """The rows."""
-    counts: Sequence[int]
-    """The number of records of each."""
-    records: bytes
-    """All records."""
-    sizes: Sequence[int]
-    """Bytes of each record."""
-    tag_codes: bytes
-    """Hash of the tag of each: n x int32."""
-    key_counts: bytes
-    """The number of index keys of each: n x uint8."""
-    key_hashes: bytes
-    """Their hashes, the id first: int32 each."""
-    crc32: int
-    """CRC-32 of all records."""
-    unique_ids: UniqueIds
-    """The id of each, but for those that have one from elsewhere."""
-
-    def table(self) -> RecordTable:
-        """The same as a table of records, for what is sent with others or once more."""
-        sizes = np.array(self.sizes, np.int32)
-        return RecordTable(
-            topics=[row.topic_properties.name for row in self.rows],
-            counts=self.counts,
-            pieces=(self.records,),
-            sizes=sizes,
-            tag_codes=np.frombuffer(self.tag_codes, "<i4"),
-            key_counts=np.frombuffer(self.key_counts, np.uint8),
-            key_hashes=np.frombuffer(self.key_hashes, "<i4"),
-            crc32=self.crc32,
-            record_crcs=record_crcs_of(self.records, sizes),
-        )
-
-
-def encode_rows(rows: Sequence[MessageRow], unique_ids: UniqueIds) -> EncodedRows:
-    """Encode messages.
+def encode_rows(rows: Sequence[MessageRow], unique_ids: UniqueIds) -> RecordTable:
+    """Encode messages; the sums of records are left to the broker.
 
     Args:
         rows: The messages, at least one.
@@ -113,7 +75,7 @@ def encode_rows(rows: Sequence[MessageRow], unique_ids: UniqueIds) -> EncodedRow
     return _encode_few(rows, unique_ids) if len(unique_ids) < FEW else _encode(rows, unique_ids)
 
 
-def _encode(rows: Sequence[MessageRow], unique_ids: UniqueIds) -> EncodedRows:
+def _encode(rows: Sequence[MessageRow], unique_ids: UniqueIds) -> RecordTable:
     """Encode messages by column."""
     digits = unique_ids.digits
     count = len(digits)
@@ -146,24 +108,23 @@ def _encode(rows: Sequence[MessageRow], unique_ids: UniqueIds) -> EncodedRows:
     hashes_before_ids = np.array([topic.hash_before_id for topic in topics], np.uint32)
     id_hashes = index_hashes_of(unique_ids.hash_words + np.repeat(hashes_before_ids, counts))
     if own_ids:
-        names = list(chain.from_iterable(map(repeat, [topic.name for topic in topics], counts)))
+        names = np.repeat([topic.name for topic in topics], counts).tolist()
         for place in own_ids:
             id_hashes[place] = key_hash(names[place], properties[place].unique_id)
     key_counts, key_hashes = _with_keys(id_hashes, list(map(_keys_of, properties)))
-    return EncodedRows(
-        rows=rows,
+    return RecordTable(
+        topics=[topic.name for topic in topics],
         counts=counts,
-        records=records,
-        sizes=sizes.tolist(),
-        tag_codes=np.fromiter(map(_code_of, properties), "<i4", count).tobytes(),
+        pieces=(records,),
+        sizes=sizes,
+        tag_codes=np.fromiter(map(_code_of, properties), np.int32, count),
         key_counts=key_counts,
         key_hashes=key_hashes,
         crc32=crc32_of(records),
-        unique_ids=unique_ids,
     )
 
 
-def _encode_few(rows: Sequence[MessageRow], unique_ids: UniqueIds) -> EncodedRows:
+def _encode_few(rows: Sequence[MessageRow], unique_ids: UniqueIds) -> RecordTable:
     """Encode messages one by one."""
     pieces: list[ByteBuffer] = []
     sizes: list[int] = []
@@ -202,16 +163,15 @@ def _encode_few(rows: Sequence[MessageRow], unique_ids: UniqueIds) -> EncodedRow
             key_counts.append(1 + len(properties.key_hashes))
             hashes += properties.key_hashes
     records = b"".join(pieces)
-    return EncodedRows(
-        rows=rows,
+    return RecordTable(
+        topics=list(map(_topic_of, rows)),
         counts=list(map(len, map(_messages_of, rows))),
-        records=records,
-        sizes=sizes,
-        tag_codes=pack(f"<{len(sizes)}i", *tag_codes),
-        key_counts=bytes(key_counts),
-        key_hashes=pack(f"<{len(hashes)}i", *hashes),
+        pieces=(records,),
+        sizes=np.array(sizes, np.int32),
+        tag_codes=np.array(tag_codes, np.int32),
+        key_counts=np.array(key_counts, np.uint8),
+        key_hashes=np.array(hashes, np.int32),
         crc32=crc32_of(records),
-        unique_ids=unique_ids,
     )
 
 
@@ -242,14 +202,14 @@ def _headers(
 
 def _with_keys(
     id_hashes: NDArray[np.int32], keys: Sequence[tuple[int, ...]]
-) -> tuple[bytes, bytes]:
+) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
     """The number of keys of each message, and the hashes of all, each message's id first."""
     if not any(keys):
-        return b"\x01" * len(keys), id_hashes.astype("<i4", copy=False).tobytes()
+        return np.ones(len(keys), np.uint8), id_hashes
     counts = np.fromiter(map(len, keys), np.int64, len(keys)) + 1
-    hashes = np.empty(int(counts.sum()), "<i4")
+    hashes = np.empty(int(counts.sum()), np.int32)
     is_key = np.ones(len(hashes), np.bool_)
     is_key[np.cumsum(counts) - counts] = False
     hashes[~is_key] = id_hashes
     hashes[is_key] = list(chain.from_iterable(keys))
-    return counts.astype(np.uint8).tobytes(), hashes.tobytes()
+    return counts.astype(np.uint8), hashes

@@ -42,6 +42,7 @@ from ariane_record.layout import (
 from ariane_record.single.addresses import ip_text
 from ariane_record.single.counted_topic import counted_topic
 from ariane_record.single.message import (
+    EMPTY_HOST,
     RecordFields,
     check_checksums,
     find_spans,
@@ -56,6 +57,8 @@ _pack_header: Final = Struct(">iII 4x i 16x iq 8x 8x 8x i q i").pack
 
 _NEVER_COPIED: Final = frozenset({PropertyName.CHECKSUM, PropertyName.PRODUCER_SEQUENCE})
 """The checksum covers the whole record, and the sequence holds only for the original."""
+
+_NO_HASHES: Final = np.empty(0, np.int32)
 
 _find_tag = property_finder(PropertyName.TAGS)
 _find_keys = property_finder(PropertyName.KEYS)
@@ -156,28 +159,50 @@ def copied_bytes(topic: str, copy: RecordCopy) -> int:
     return beside + len(copy.body) + len(copy.properties)
 
 
-def encode_block(topic: str, messages: Sequence[RecordFields]) -> RecordTable:
+def lone_body(body: bytes, born_timestamp_ms: int) -> RecordCopy:
+    """The parts of a record of the system that has a body and nothing beside it."""
+    return RecordCopy(
+        body,
+        masked_crc32(body),
+        b"",
+        0,
+        0,
+        born_timestamp_ms,
+        EMPTY_HOST,
+        attempts=0,
+        half_offset=0,
+    )
+
+
+def encode_block(topic: str, messages: Sequence[RecordFields | RecordCopy]) -> RecordTable:
     """A table of one row of decoded messages: of retried and redriven ones.
 
     Hosts are left to the broker. All other fields are kept but what is never copied.
 
     Args:
         topic: The topic of the row, which replaces the topics of the messages.
-        messages: The messages, in this order.
+        messages: The messages, or their parts, in this order.
 
     Raises:
         IllegalProperty: The format cannot hold a property.
         RecordTooLarge: Topic or properties do not fit into a record.
     """
-    return copied_block(topic, [_copy_of_fields(message) for message in messages])
+    copies = [
+        message if isinstance(message, RecordCopy) else _copy_of_fields(message)
+        for message in messages
+    ]
+    return copied_block(topic, copies)
 
 
 def _copy_of_fields(message: RecordFields) -> RecordCopy:
-    pairs = {name: value for name, value in message.properties.items() if name not in _NEVER_COPIED}
+    properties, pairs = b"", message.properties
+    if pairs:
+        pairs = {name: value for name, value in pairs.items() if name not in _NEVER_COPIED}
+        properties = encode_properties(pairs)
     return RecordCopy(
         body=message.body,
         body_crc=masked_crc32(message.body),
-        properties=encode_properties(pairs),
+        properties=properties,
         flag=message.flag,
         system_flag=message.system_flag & ~HOST_FLAGS,
         born_timestamp_ms=message.born_timestamp_ms,
@@ -222,12 +247,15 @@ def copied_rows(rows: Sequence[tuple[str, Sequence[RecordCopy]]]) -> RecordTable
             )
             of_length = length.to_bytes(2, "big")
             parts += (header, body, counted, of_length, properties, EMPTY_CRC_PROPERTY)
-            own_keys = index_keys(_find_unique_id(properties), _keys_of(properties))
+            key_count, code = 0, 0
+            if properties:  # Records of the system have none, and are written one by one.
+                found = index_keys(_find_unique_id(properties), _keys_of(properties))
+                key_count, code = len(found), tag_code(_find_tag(properties))
+                keys += found
             sizes.append(size)
-            codes.append(tag_code(_find_tag(properties)))
-            counts.append(len(own_keys))
-            keys += own_keys
-        hashes.append(key_hashes(topic, keys))
+            codes.append(code)
+            counts.append(key_count)
+        hashes.append(key_hashes(topic, keys) if keys else _NO_HASHES)
     records = b"".join(parts)
     return RecordTable(
         topics=[topic for topic, _ in rows],

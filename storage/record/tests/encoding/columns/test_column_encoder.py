@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ariane_record.encoding.block import KEYS_MAX, BlockEncoder
 from ariane_record.encoding.columns.column_encoder import encode_columns, record_sizes
-from ariane_record.encoding.columns.message_columns import SMALL_BODY_BYTES, MessageColumns
+from ariane_record.encoding.columns.message_columns import MessageColumns
 from ariane_record.errors import IllegalColumn, RecordTooLarge
 from ariane_record.single.producer_sequence import SEQUENCE_BYTES, ProducerSequence
 from ariane_record.testing import message_arguments, topic_names
@@ -171,44 +171,21 @@ def test_properties_of_one_length_each_are_those_of_their_record(odd):
 
 
 @pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary(), pa.string()])
-def test_small_bodies_are_given_one_by_one(kind):
+def test_bodies_without_other_fields_are_given_one_by_one(kind):
     body = pa.array(["never", "one", "", "three", "never"], kind).slice(1, 3)
 
-    assert MessageColumns.of(body).small_bodies() == [b"one", b"", b"three"]
-    assert MessageColumns.of(body.slice(0, 0)).small_bodies() == []
+    assert MessageColumns.of(body).lone_bodies() == [b"one", b"", b"three"]
+    assert MessageColumns.of(body.slice(0, 0)).lone_bodies() == []
 
 
-def test_bodies_are_not_given_one_by_one_if_they_are_large_or_not_alone():
-    small, one = pa.array([b"x" * SMALL_BODY_BYTES]), pa.array(["t"])
+def test_bodies_are_not_given_one_by_one_if_messages_have_other_fields():
+    body, one = pa.array([b"x"]), pa.array(["t"])
 
-    assert MessageColumns.of(small).small_bodies() is not None
-    assert MessageColumns.of(pa.array([b"x" * (SMALL_BODY_BYTES + 1)])).small_bodies() is None
     for name in ("tag", "keys", "message_group"):
-        assert MessageColumns.of(small, **{name: one}).small_bodies() is None
-    assert MessageColumns.of(small, flag=pa.array([1], pa.int32())).small_bodies() is None
+        assert MessageColumns.of(body, **{name: one}).lone_bodies() is None
+    assert MessageColumns.of(body, flag=pa.array([1], pa.int32())).lone_bodies() is None
     flags = np.array([1], np.int32)
-    assert replace(MessageColumns.of(small), system_flag=flags).small_bodies() is None
-
-
-def test_delivery_times_come_behind_the_users_properties():
-    times = pa.array([NOON + 5, None, NOON], pa.timestamp("ms", tz="Europe/Zurich"))
-    pairs = [[("a", "1")], [("b", "2")], []]
-    columns = MessageColumns.of(
-        pa.array([b"x", b"y", b"z"]),
-        properties=pa.array(pairs, PAIRS),
-        delivery_time=times,
-        tag=pa.array(["t", "", None]),
-    )
-    due = {"TIMER_DELIVER_MS": str(NOON + 5)}, {}, {"TIMER_DELIVER_MS": str(NOON)}
-    messages = [
-        {"body": body, "properties": dict(own) | time, "tag": tag, "born_timestamp_ms": NOON}
-        for body, own, time, tag in zip((b"x", b"y", b"z"), pairs, due, ("t", "", ""), strict=True)
-    ]
-
-    block = encode_columns("t", columns, born_timestamp_ms=NOON)
-
-    assert_same(block, encoded_one_by_one("t", messages))
-    assert record_sizes("t", columns).tolist() == block.sizes.tolist()
+    assert replace(MessageColumns.of(body), system_flag=flags).lone_bodies() is None
 
 
 def test_sizes_are_known_beforehand():
@@ -297,8 +274,6 @@ BODIES = pa.array([b"a", b"b", b"c"])
             "twice",
         ),
         ("properties", pa.array([[], [], [("a", "x" * 33_000)]], PAIRS), 2, "bytes;"),
-        ("delivery_time", pa.array([1, 2, 3], pa.timestamp("ms")), None, "time zone"),
-        ("delivery_time", pa.array([1, -2, 3], pa.timestamp("ms", "UTC")), 1, "before 1970"),
         ("flag", pa.array(["a", "b", "c"]), None, "int32"),
         ("flag", pa.array([1, 2, 1 << 40]), None, "not in range"),
     ],

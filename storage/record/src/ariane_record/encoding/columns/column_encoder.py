@@ -36,7 +36,7 @@ from ariane_record.encoding.columns.arrow_texts import (
     octets_of,
     own_octets,
 )
-from ariane_record.encoding.columns.message_columns import SMALL_BODY_BYTES, MessageColumns
+from ariane_record.encoding.columns.message_columns import MessageColumns
 from ariane_record.encoding.record_table import RecordTable
 from ariane_record.errors import IllegalColumn, RecordTooLarge
 from ariane_record.layout import (
@@ -57,6 +57,9 @@ from ariane_record.single.producer_sequence import EMPTY_SEQUENCE, SEQUENCE_BYTE
 
 BLOCK_BYTES_MAX: Final = 0x7FFFFFFF
 """Arrow's limit of one array, as which a block is built."""
+
+COPIED_BYTES_MAX: Final = 4096
+"""Up to this average size, a copy of a body costs less than a view of it."""
 
 _UNEVEN: Final = -1
 
@@ -163,15 +166,14 @@ def _headers(
 
 
 def _body_crcs(body: Any) -> NDArray[np.uint32]:
-    count = len(body)
     bounds = bounds_of(body)
-    if int(bounds[-1] - bounds[0]) <= SMALL_BODY_BYTES * count:
+    if int(bounds[-1] - bounds[0]) <= COPIED_BYTES_MAX * len(body):
         checksums = map(crc32_of, body.to_pylist())
     else:
         octets = octets_of(body).data
         spans = map(slice, bounds[:-1].tolist(), bounds[1:].tolist())
         checksums = map(crc32_of, map(octets.__getitem__, spans))
-    return np.fromiter(checksums, np.uint32, count)
+    return np.fromiter(checksums, np.uint32, len(body))
 
 
 def _width_of(piece: Any) -> _Width:
@@ -288,8 +290,6 @@ def _property_pieces(messages: MessageColumns, unique_ids: Any, *, sequenced: bo
         name_end, value_end = constant(PROPERTY_NAME_END), constant(PROPERTY_VALUE_END)
         pairs = joined(names, name_end, values, value_end)
         pieces.append(binaries(octets_of(pairs), bounds_of(pairs)[messages.properties.bounds]))
-    if messages.delivery_time is not None:
-        pieces += _pair_pieces(PropertyName.DELIVERY_TIME_MS, messages.delivery_time)
     if messages.keys is not None:
         bounds = pa.array(messages.keys.bounds.astype(np.int32))
         lists = pa.ListArray.from_arrays(bounds, messages.keys.children[0])

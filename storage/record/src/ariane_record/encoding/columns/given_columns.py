@@ -209,23 +209,6 @@ def _refuse_repeated(names: NDArray[np.int32], lists: Lists) -> None:
         raise IllegalColumn("properties", "a name twice", int(rows[again[0]]))
 
 
-def checked_delivery_times(array: Any) -> Any:
-    """Milliseconds since the epoch as text, empty for none.
-
-    Raises:
-        IllegalColumn: The column has another type, or a row of it is wrong.
-    """
-    kind = array.type
-    if not pa.types.is_timestamp(kind) or kind.tz is None:
-        raise IllegalColumn("delivery_time", f"{kind}; a timestamp with a time zone is expected")
-    try:
-        numbers = array.cast(pa.timestamp("ms", tz=kind.tz), safe=False).cast(pa.int64())
-    except pa.ArrowInvalid as error:
-        raise IllegalColumn("delivery_time", str(error)) from None
-    _refuse_any("delivery_time", pc.less(numbers, 0), "before 1970")
-    return numbers.cast(pa.string()).fill_null("")
-
-
 def checked_flags(array: Any) -> NDArray[np.int32]:
     """Flags, 0 for none.
 

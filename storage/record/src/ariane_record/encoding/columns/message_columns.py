@@ -8,7 +8,6 @@ tag              string, or a dictionary of strings                           no
 keys             list of strings, or string for one key                       no keys
 message_group    string, or a dictionary of strings                           no order
 properties       map of string to string                                      none
-delivery_time    timestamp with a time zone                                   at once
 flag             integer that fits 32 bits                                    0
 ===============  ===========================================================  ======================
 
@@ -28,12 +27,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from ariane_record.encoding.columns.arrow_texts import bounds_of, lengths_of, octets_of, own_octets
+from ariane_record.encoding.columns.arrow_texts import bounds_of, lengths_of, octets_of
 from ariane_record.encoding.columns.given_columns import (
     Lists,
     Tags,
     checked_bodies,
-    checked_delivery_times,
     checked_flags,
     checked_groups,
     checked_keys,
@@ -48,9 +46,6 @@ from ariane_record.single.producer_sequence import SEQUENCE_BYTES
 _UNIQUE_ID_PAIR_BYTES_MAX: Final = len(PropertyName.UNIQUE_ID) + 2 + 56
 _OWN_BYTES_MAX: Final = CRC_PROPERTY_BYTES + SEQUENCE_BYTES + _UNIQUE_ID_PAIR_BYTES_MAX
 _PAIR_BYTES: Final = 2
-
-SMALL_BODY_BYTES: Final = 4096
-"""Up to this average size, a copy of a body costs less than a view of it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,8 +62,6 @@ class MessageColumns:
     """Groups: string, empty for none."""
     properties: Lists | None = None
     """Names and values."""
-    delivery_time: Any = None
-    """Milliseconds since the epoch as text, empty for none."""
     flag: NDArray[np.int32] | None = None
     """Flags: int32."""
     system_flag: NDArray[np.int32] | None = None
@@ -84,7 +77,6 @@ class MessageColumns:
         keys: Any = None,
         message_group: Any = None,
         properties: Any = None,
-        delivery_time: Any = None,
         flag: Any = None,
     ) -> Self:
         """Check Arrow arrays of equal length, and convert them to one form; bodies are not copied.
@@ -95,7 +87,6 @@ class MessageColumns:
             keys: Keys; an empty one in a list is refused.
             message_group: Groups.
             properties: The application's own pairs.
-            delivery_time: When each message is to be delivered.
             flag: Flags.
 
         Raises:
@@ -107,7 +98,6 @@ class MessageColumns:
             keys=None if keys is None else checked_keys(keys),
             message_group=None if message_group is None else checked_groups(message_group),
             properties=None if properties is None else checked_properties(properties),
-            delivery_time=None if delivery_time is None else checked_delivery_times(delivery_time),
             flag=None if flag is None else checked_flags(flag),
         )
         columns._check_lengths()
@@ -119,7 +109,7 @@ class MessageColumns:
     @property
     def have_properties(self) -> bool:
         """Whether messages have any properties."""
-        kept = (self.tag, self.keys, self.message_group, self.properties, self.delivery_time)
+        kept = (self.tag, self.keys, self.message_group, self.properties)
         return any(each is not None for each in kept)
 
     @property
@@ -137,15 +127,11 @@ class MessageColumns:
             total += _pair_bytes(PropertyName.TAGS, lengths_of(self.tag.names))[self.tag.places]
         if self.message_group is not None:
             total += _pair_bytes(PropertyName.MESSAGE_GROUP, lengths_of(self.message_group))
-        if self.delivery_time is not None:
-            total += _pair_bytes(PropertyName.DELIVERY_TIME_MS, lengths_of(self.delivery_time))
         return total
 
-    def small_bodies(self) -> list[bytes] | None:
-        """The bodies one by one, if they are small and messages have no other fields; else None."""
+    def lone_bodies(self) -> list[bytes] | None:
+        """The bodies one by one, if messages have no other fields; else None."""
         if self.have_properties or self.flag is not None or self.system_flag is not None:
-            return None
-        if own_octets(self.body).size > SMALL_BODY_BYTES * len(self):
             return None
         bodies: list[bytes] = self.body.to_pylist()
         return bodies
@@ -181,7 +167,6 @@ class MessageColumns:
             keys=self.keys and of_lists(self.keys),
             message_group=None if self.message_group is None else of_array(self.message_group),
             properties=self.properties and of_lists(self.properties),
-            delivery_time=None if self.delivery_time is None else of_array(self.delivery_time),
             flag=None if flag is None else of_numbers(flag),
             system_flag=None if system_flag is None else of_numbers(system_flag),
         )
