@@ -12,7 +12,7 @@ import numpy as np
 from ariane.broker.v1 import send_service_pb2 as send_pb
 from ariane_broker.append.append import AppendRecords
 from ariane_broker.append.rows import Rows
-from ariane_broker.append.topics_for_send import TopicsForSend
+from ariane_broker.errors.public_errors import topic_not_found
 from ariane_broker.errors.store_errors import STORAGE_RULES
 from ariane_broker.log.derived.producer_sequences import ProducerSequences
 from ariane_broker.log.filtered_watches import FilteredWatches
@@ -50,13 +50,11 @@ TOPICS = {
 
 
 class Topics:
-    auto_create_queue_count = 0
-
     def find(self, name):
         return TOPICS.get(name)
 
-    async def create_for_send(self, name):
-        raise AssertionError(name)
+    async def create_for_send(self, name, queue_id, check):
+        raise topic_not_found(name)
 
 
 class KeptWakes(HeldRequests):
@@ -118,10 +116,11 @@ class Side:
         )
         self.append_records = AppendRecords(
             log,
-            TopicsForSend(Topics(), check_table=lambda block: None),
+            Topics(),
             self.sequences,
             None,
             body_bytes_max=3000,
+            check_table=lambda table: None,
             service_error=ErrorTranslator(STORAGE_RULES).service_error,
         )
 
@@ -129,9 +128,8 @@ class Side:
         results = []
         for rows in tables:
             outcomes = await self.append_records.append(rows, HOST)
-            counts = counts_of(rows)
-            raw = append_response(outcomes, counts)
-            results += results_of(send_pb.AppendRecordsResponse.FromString(raw), counts)
+            raw = append_response(outcomes, rows.counts)
+            results += results_of(send_pb.AppendRecordsResponse.FromString(raw), rows.counts)
         return results
 
     def left(self):
@@ -176,7 +174,7 @@ def without_sequence(batch):
 
 def parsed(batches, *, joined):
     """Rows, each as a table by itself, or all in one."""
-    singles = [append_request(rows_request([batch]).SerializeToString()).rows for batch in batches]
+    singles = [append_request(rows_request([batch]).SerializeToString()) for batch in batches]
     if not joined or not all(map(can_be_row, singles)):
         return singles
     table = RecordTable.joined([single.table for single in singles])
@@ -199,10 +197,6 @@ def can_be_row(single):
         and len(table.key_hashes) == sum(table.key_counts.tolist())
         and crc32(table.records) == table.crc32
     )
-
-
-def counts_of(rows):
-    return [0] * len(rows) if rows.table is None else rows.table.counts
 
 
 def int32s(numbers):

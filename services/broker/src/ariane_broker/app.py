@@ -155,7 +155,9 @@ def _rooms(environment: Environment, elected: Elected | None) -> Rooms:
     append = append_room(environment, state, log, naming, clients, delay=delay)
     transactions = transactions_room(environment, state, log, clients, append)
     sink_calls = _sink_calls(environment)
-    spark_batches = spark_batches_room(environment, state, log, delay, append, peers=sink_calls)
+    spark_batches = spark_batches_room(
+        environment, state, log, delay, clients, append=append, peers=sink_calls
+    )
     retry = retry_room(environment, state, log, clients, delay=delay, append=append)
     receive = receive_room(environment, state, log, clients, retry)
     read = read_room(environment, state, log, naming, clients)

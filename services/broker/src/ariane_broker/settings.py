@@ -10,12 +10,15 @@ from typing_extensions import override
 
 from ariane_broker.delay.level_table import level_waits_ms
 from ariane_broker.topics.topic_table import QUEUE_COUNT_MAX
+from ariane_record.layout import BLANK_SIZE_MIN_BYTES
 from ariane_record.names import CLUSTER_NAME_LENGTH_MAX, GROUP_NAME_LENGTH_MAX, REPLY_SUFFIX
 from ariane_servicekit import NAME_SERVER_FORMS, ListenAddress, NameServerList, ServiceSettings
 from ariane_storage.config import FlushMode, StoreConfig
 
 _NAME: str = rf"^[A-Za-z0-9_-]{{1,{GROUP_NAME_LENGTH_MAX}}}$"
 _CLUSTER_NAME: str = rf"^[A-Za-z0-9_-]{{1,{CLUSTER_NAME_LENGTH_MAX}}}$"
+
+_CALL_BYTES_MAX: int = 32 << 20
 
 
 class BrokerSettings(ServiceSettings):
@@ -433,6 +436,11 @@ class BrokerSettings(ServiceSettings):
     def member_name(self) -> str:
         """The broker's name."""
         return self.broker_name
+
+    @property
+    def call_bytes_max(self) -> int:
+        """Bytes that the records of one call's plain messages may have: they must fit a segment."""
+        return min(self.segment_bytes - BLANK_SIZE_MIN_BYTES, _CALL_BYTES_MAX)
 
     @property
     def delay_levels_ms(self) -> tuple[int, ...]:

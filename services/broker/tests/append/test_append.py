@@ -8,7 +8,6 @@ import pytest
 
 from ariane_broker.append.append import AppendRecords
 from ariane_broker.append.rows import Rows, RowTerms
-from ariane_broker.append.topics_for_send import TopicsForSend
 from ariane_broker.errors.public_errors import flush_unconfirmed
 from ariane_broker.errors.store_errors import STORAGE_RULES
 from ariane_broker.log.derived.producer_sequences import ProducerSequences
@@ -41,12 +40,10 @@ class ScriptedLog:
 
 
 class ScriptedTopics:
-    auto_create_queue_count = 0
-
     def find(self, topic):
         return TopicConfig(topic=topic, read_queue_count=1, write_queue_count=1)
 
-    async def create_for_send(self, topic):
+    async def create_for_send(self, topic, queue_id, check):
         raise AssertionError(topic)
 
 
@@ -94,10 +91,11 @@ def append_records(parts):
             keeping=parts.keeping,
             statistics=parts.statistics,
         ),
-        TopicsForSend(ScriptedTopics(), check_table=lambda block: None),
+        ScriptedTopics(),
         sequences,
         None,
         body_bytes_max=100,
+        check_table=lambda table: None,
         service_error=ErrorTranslator(STORAGE_RULES).service_error,
     )
 
@@ -194,10 +192,11 @@ def lone_append(parts):
     log = broker_log(parts.log, sequences=sequences, promises=LonePromises("async", parts.flush))
     return AppendRecords(
         log,
-        TopicsForSend(ScriptedTopics(), check_table=lambda block: None),
+        ScriptedTopics(),
         sequences,
         None,
         body_bytes_max=100,
+        check_table=lambda table: None,
         service_error=ErrorTranslator(STORAGE_RULES).service_error,
     )
 

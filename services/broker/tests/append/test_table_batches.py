@@ -232,7 +232,8 @@ def test_rows_with_sums_are_appended_at_once_where_they_are_not_long(side):
     table = RecordTable.joined([encoder.finish()] * 2)
     assert table.record_crcs is not None
     rows = Rows(table.topics, (0, 1), table, (None, None))
-    appended = side.append_records._append_at_once(rows, HOST).appended
+    (outcome,) = side.append_records._append_at_once(rows, HOST)
+    appended = outcome.appended
     assert appended.counts == [RECORD_CRCS_COUNT_MIN] * 2
     # Their sums are compared.
     found = [side.store.copy_at(place).body for place in appended.commit_log_offsets.tolist()]

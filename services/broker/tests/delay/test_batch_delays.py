@@ -54,11 +54,8 @@ class Topics:
     def find(self, topic):
         return ORDERS if topic == "orders" else None
 
-    async def find_or_create(self, topic, queue_id, block):
+    async def create_for_send(self, topic, queue_id, check):
         return ORDERS
-
-    def check_table(self, block):
-        pass
 
 
 class Arrivals:

@@ -304,6 +304,22 @@ def test_what_waits_in_a_level_that_is_gone_is_found_where_replicas_may_lack_it(
         assert queues.levels == [1, 3]
 
 
+def test_only_queues_of_levels_in_which_something_may_wait_are_read(tmp_path, monkeypatch):
+    with Store.open(tmp_path / "store", small_config()) as store:
+        queues = LevelQueues(store, levels_ms=(1000, 2000, 3000), now_ms=lambda: 10_000)
+        assert queues.waiting_levels == []
+        monkeypatch.setattr(store, "queue_entries", lambda *_, **__: pytest.fail("a queue is read"))
+        assert queues.next_due_ms() is None
+        monkeypatch.undo()
+        store.append(block_of(DELAY_TOPIC, [b"a", b"b"]), queue_of(2).queue_id)
+        assert queues.waiting_levels == [2]
+        assert queues.next_due_ms() is not None
+        queues.mark(2, np.arange(1))
+        assert queues.waiting_levels == [2]
+        queues.mark(2, np.arange(1, 2))
+        assert queues.waiting_levels == []
+
+
 @pytest.mark.parametrize(
     "text", ["", "5", "1s 0m", "1s,2s", "1s 9999999d", "1w", " ".join(["1s"] * 65)]
 )

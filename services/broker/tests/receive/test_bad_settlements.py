@@ -6,6 +6,7 @@ import pytest
 
 from ariane.broker.v1 import pull_service_pb2 as pull_pb
 from ariane.broker.v1 import topic_service_pb2 as topic_pb
+from ariane_broker.receive.in_hand.receive_log import ReceiveLog
 from services.broker.tests.receive.receive_calls import Receiver, settlement
 
 INT64_MAX = (1 << 63) - 1
@@ -150,3 +151,34 @@ async def test_a_receipt_from_before_the_topic_was_made_anew_settles_nothing(bro
     assert await one.ack(old) == [False]
     assert await one.standing() == [(0, 1, 1, 0, 0)]
     assert await one.ack(new) == [True]
+
+
+async def test_the_messages_of_an_answer_are_settled_by_one_change(broker, monkeypatch):
+    await broker.create_topic("orders")
+    await broker.store("orders", [b"a"] * 32)
+    one = Receiver(broker)
+    received = await one.receive(message_count_max=32)
+    changes, write = [], ReceiveLog.write
+
+    def noting(log, events):
+        changes.extend(events)
+        write(log, events)
+
+    monkeypatch.setattr(ReceiveLog, "write", noting)
+    assert await one.ack(*received) == [True] * 32
+    assert len(changes) == 1
+
+
+async def test_of_the_messages_of_an_answer_those_are_refused_that_another_has(broker):
+    await broker.create_topic("orders")
+    await broker.store("orders", [b"a", b"b", b"c", b"d"])
+    one = Receiver(broker)
+    received = await one.receive()
+    await one.hide(received[1], 0)
+    (others,) = await Receiver(broker).receive()
+    assert others.message.body == b"b"
+    assert await one.ack(*received[:3]) == [True, False, True]
+    results = await one.nack(*received, dead_letter=True)
+    assert [result.HasField("error") for result in results] == [True, True, True, False]
+    assert [result.dead_letter for result in results] == [False, False, False, True]
+    assert await one.ack(others) == [True]

@@ -10,7 +10,7 @@ import pytest
 from google.protobuf.json_format import Parse
 
 from ariane.broker.v1 import receive_service_pb2 as receive_pb
-from ariane_testkit.go_programs import GoProgramUnavailable, go_program
+from ariane_testkit.programs.go_programs import GoProgramUnavailable, go_program
 
 ROOT = Path(__file__).parents[4]
 PAGES = [ROOT / "docs" / "receiving.md", ROOT / "README.md"]

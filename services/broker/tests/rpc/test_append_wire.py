@@ -57,7 +57,7 @@ def test_a_request_that_is_cut_is_the_same(request):
         patch.setattr(append_wire, "CUT_BYTES_MIN", 0)
         cut = append_request(raw)
     assert [*cut.trace_parents] == [*whole.trace_parents] == [*request.trace_parents]
-    assert seen(cut.rows) == seen(whole.rows)
+    assert seen(cut) == seen(whole)
 
 
 def test_fields_may_come_in_any_order_and_the_last_records_count():
@@ -68,8 +68,8 @@ def test_fields_may_come_in_any_order_and_the_last_records_count():
     late = send_pb.AppendRecordsRequest(table_records=whole.table_records).SerializeToString()
     taken = append_request(early + late + TRACE + head)
     assert [*taken.trace_parents] == ["9"]
-    assert seen(taken.rows) == seen(append_request(whole.SerializeToString()).rows)
-    assert (taken.rows.topics, bytes(taken.rows.table.records)) == (["orders"], row.records)
+    assert seen(taken) == seen(append_request(whole.SerializeToString()))
+    assert (taken.topics, bytes(taken.table.records)) == (["orders"], row.records)
 
 
 @given(st.binary(min_size=1, max_size=40), st.integers(0, 60))
@@ -81,7 +81,7 @@ def test_an_undecodable_request_is_refused(noise, cut_at):
         except DecodeError:
             continue  # Also of groups, which Protocol Buffers still knows.
         expected = send_pb.AppendRecordsRequest.FromString(spoilt)
-        assert len(found.rows) == len(expected.table.topics)
+        assert len(found) == len(expected.table.topics)
 
 
 MANY = ROWS_MAX + 1
@@ -99,7 +99,7 @@ TRACE = send_pb.AppendRecordsRequest(trace_parents=["9"]).SerializeToString()
     ],
 )
 def test_too_many_rows_are_refused_without_a_look_at_each(raw, count):
-    rows = append_request(raw).rows
+    rows = append_request(raw)
     assert (len(rows), rows.table) == (count, None)
 
 
@@ -124,7 +124,7 @@ def test_fields_without_end_are_left_to_protocol_buffers(first, many, last, monk
     raw = first + many + last + TRACE
     request, parsed = append_request(raw), send_pb.AppendRecordsRequest.FromString(raw)
     assert [*request.trace_parents] == ["9"]
-    assert len(request.rows) == len(parsed.table.topics)
+    assert len(request) == len(parsed.table.topics)
     assert len(steps) < 5 * ROWS_MAX
 
 
@@ -133,7 +133,7 @@ def test_fields_without_end_are_left_to_protocol_buffers(first, many, last, monk
 )
 def test_a_demand_that_makes_no_sense_names_its_field(senseless):
     row = replace(wire("orders", 0, [b"x"]), **senseless)
-    rows = append_request(rows_request([row]).SerializeToString()).rows
+    rows = append_request(rows_request([row]).SerializeToString())
     refusal = rows.terms_of(0).refusal
     assert refusal.reason == ErrorReason.ERROR_REASON_FIELD_INVALID
     assert refusal.metadata["field"] == next(iter(senseless))

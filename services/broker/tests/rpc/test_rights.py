@@ -110,6 +110,26 @@ async def test_a_user_with_the_right_to_send_does_nothing_else(running_closed, r
         assert await root.bodies("bills") == []
 
 
+async def test_a_topic_that_is_not_there_looks_like_one_without_a_right(running_closed, refused):
+    """By every way in: what is refused says nothing of what there is."""
+    async with running_closed("anna: allow SUBSCRIBE group g; allow GET group g") as broker:
+        root, anna = await broker.of("root"), await broker.of("anna")
+        await root.create_topic("bills")
+        told = []
+        for topic in ("bills", "ghost"):
+            calls = [
+                anna.sends.SendMessages(sending(topic)),
+                anna.append(anna.batch(topic, [b"x"])),
+                anna.store_half("u2", topic=topic),
+                anna.topics.GetTopic(topic_pb.GetTopicRequest(topic=topic)),
+                *other_ways(anna, topic),
+            ]
+            refusals = [str(await refused(call)) for call in calls]
+            told.append([each.replace(topic, "TOPIC") for each in refusals])
+        assert told[0] == told[1]
+        assert sum("ACCESS_DENIED" in each for each in told[0]) > 10
+
+
 async def test_a_send_that_creates_needs_the_right_to_create(running_closed, refused, reason_of):
     async with running_closed(
         "anna: allow PUBLISH topic order-*; allow CREATE topic order-new", auto_create_topics=True

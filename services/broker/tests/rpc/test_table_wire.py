@@ -48,7 +48,7 @@ def understood(request):
         patch.setattr(append_wire, "CUT_BYTES_MIN", 0)
         cut = append_request(raw)
     assert [*whole.trace_parents] == [*cut.trace_parents]
-    assert said(whole.rows) == said(cut.rows)
+    assert said(whole) == said(cut)
     return whole, cut
 
 
@@ -72,8 +72,8 @@ def columns_of(table):
 
 
 async def answered(side, request):
-    outcomes = await side.append_records.append(request.rows, HOST)
-    raw = append_response(outcomes, request.record_counts)
+    outcomes = await side.append_records.append(request, HOST)
+    raw = append_response(outcomes, request.counts)
     return send_pb.AppendRecordsResponse.FromString(raw)
 
 
@@ -137,7 +137,7 @@ async def test_a_table_waits_for_the_disk_and_each_batch_is_told_if_nobody_knows
 @settings(max_examples=40)
 def test_one_by_one_its_batches_are_those_that_came_together(batches):
     (request, _), single = understood(rows_request(batches)), parsed(batches, joined=False)
-    assert said(request.rows) == [each for rows in single for each in said(rows)]
+    assert said(request) == [each for rows in single for each in said(rows)]
 
 
 BROKEN = [
@@ -229,6 +229,6 @@ def test_the_records_of_a_large_table_are_not_copied():
     batches = [wire("a", number % 4, [b"x" * 2000]) for number in range(CUT_BYTES_MIN // 2000)]
     raw = rows_request(batches).SerializeToString()
     assert len(raw) > CUT_BYTES_MIN
-    records = append_request(raw).rows.table.records
+    records = append_request(raw).table.records
     assert isinstance(records, memoryview)
     assert records.obj is raw

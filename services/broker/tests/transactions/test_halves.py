@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from ariane_broker.append.rows import Rows, RowTerms
 from ariane_broker.errors.replication import too_few_in_sync
+from ariane_broker.errors.store_errors import STORAGE_RULES
 from ariane_broker.topics.topic_table import TopicConfig
 from ariane_broker.transactions import halves, recent_halves
 from ariane_broker.transactions.halves import HalfLimits, Halves
@@ -19,6 +20,7 @@ from ariane_broker.transactions.transaction_table import TransactionTable
 from ariane_record import BlockEncoder
 from ariane_record.single.message import EMPTY_HOST
 from ariane_record.single.record_copy import RecordCopy
+from ariane_servicekit import ErrorTranslator
 from ariane_storage import Store
 from ariane_storage.testing import FaultyDisk, FixedClock, small_config
 from services.broker.tests.log_side import broker_log
@@ -29,11 +31,6 @@ TOPICS = {
     for topic in ("orders", "bills")
 }
 TEXTS = st.text("ab9äß€𝄞", min_size=1, max_size=9)
-
-
-class Topics:
-    def find(self, topic):
-        return TOPICS.get(topic)
 
 
 class NotInSync:
@@ -64,10 +61,11 @@ class Bench:
         self.halves = Halves(
             log,
             self.table,
-            Topics(),
+            TOPICS.get,
             HalfLimits(block_bytes_max, pending_count_max),
             recent=self.recent,
             is_draining=lambda: False,
+            service_error=ErrorTranslator(STORAGE_RULES).service_error,
         )
 
     def send(self, *rows, host=HOSTS[0]):
@@ -115,10 +113,10 @@ def test_what_is_kept_of_a_half_message_is_what_the_log_has(messages, host, bloc
 def test_each_half_message_that_replicas_prevent_is_refused(block_bytes_max, appends, stored):
     bench = Bench(block_bytes_max=block_bytes_max, replicas=NotInSync(appends))
     outcomes = bench.send(*(row(f"t-{number}") for number in range(3)))
-    refused = [each.row.name for each in outcomes if isinstance(each, Exception)]
+    refused = [each.error.row.name for each in outcomes if each.error]
     assert refused == ["TOO_FEW_IN_SYNC"] * (3 - stored)
     assert bench.table.pending_count == stored
-    assert sum(len(each[0]) for each in outcomes if not isinstance(each, Exception)) == stored
+    assert sum(len(each.appended) for each in outcomes if not each.error) == stored
 
 
 def test_half_messages_of_a_call_count_for_their_own_topics(monkeypatch):
@@ -127,14 +125,14 @@ def test_half_messages_of_a_call_count_for_their_own_topics(monkeypatch):
     # Six of eight may wait in one topic.
     first = [row(f"t-{number}", topic="bills") for number in range(3)]
     outcomes = bench.send(*first, *(row(f"u-{number}") for number in range(4)))
-    assert not [each for each in outcomes if isinstance(each, Exception)]
+    assert not [each for each in outcomes if each.error]
     assert [bench.table.pending_count_of(topic) for topic in ("bills", "orders")] == [3, 4]
     bench = Bench(pending_count_max=8)
     *_, last = bench.send(*(row(f"t-{number}") for number in range(7)))
-    assert str(last).startswith("6 half messages of topic 'orders' wait for an outcome")
+    assert str(last.error).startswith("6 half messages of topic 'orders' wait for an outcome")
     bench.send(*(row(f"t-{number}", topic="bills") for number in range(7, 9)))
     [last] = bench.send(row("t-9", topic="bills"))
-    assert str(last).startswith("8 half messages wait for an outcome")
+    assert str(last.error).startswith("8 half messages wait for an outcome")
 
 
 def half(unique_id, place):

@@ -21,6 +21,7 @@ from hypothesis.stateful import (
 )
 
 from ariane_broker.append.rows import Rows, RowTerms
+from ariane_broker.errors.store_errors import STORAGE_RULES
 from ariane_broker.topics.topic_table import TopicConfig
 from ariane_broker.transactions.ending import EndRequest, TransactionEnds
 from ariane_broker.transactions.half_list import HalfList
@@ -31,7 +32,7 @@ from ariane_broker.transactions.transaction_table import TransactionTable
 from ariane_broker.transactions.upkeep import TransactionUpkeep
 from ariane_record import BlockEncoder, decode_record
 from ariane_record.names import OP_TOPIC
-from ariane_servicekit import at_once
+from ariane_servicekit import ErrorTranslator, at_once
 from ariane_servicekit.errors import ServiceError
 from ariane_storage import FlushMode, Store
 from ariane_storage.errors import StoreFull
@@ -77,10 +78,10 @@ def half_rows(transaction_ids):
 def of_each(outcomes):
     """The outcome of each half message: neighbours that were stored together have one."""
     for outcome in outcomes:
-        if isinstance(outcome, Exception):
-            yield outcome
+        if outcome.error is not None:
+            yield outcome.error
             continue
-        appended, is_duplicate = outcome
+        appended, is_duplicate = outcome.appended, outcome.duplicate
         places = zip(appended.first_queue_offsets, appended.starts, appended.edges[1:], strict=True)
         yield from ((place, is_duplicate) for place in places)
 
@@ -91,14 +92,6 @@ def result_of(outcomes):
     if isinstance(outcome, Exception):
         raise outcome
     return outcome
-
-
-class Topics:
-    def find(self, topic):
-        return ORDERS if topic == "orders" else None
-
-    async def find_or_create(self, topic, queue_id, block):
-        return ORDERS
 
 
 class DyingLog:
@@ -153,11 +146,11 @@ class TransactionMachine(RuleBasedStateMachine):
 
     def compose(self, dies_before, error=PowerLost):
         log = broker_log(DyingLog(self.store, dies_before, error), FlushedAtOnce(self.store))
-        now_ms = self.clock.now_ms
+        now_ms, topics = self.clock.now_ms, {"orders": ORDERS}.get
         self.ends = TransactionEnds(
             log,
             self.table,
-            Topics().find,
+            topics,
             recent=self.recent,
             now_ms=now_ms,
             bytes_max=BYTES_MAX,
@@ -165,10 +158,11 @@ class TransactionMachine(RuleBasedStateMachine):
         self.halves = Halves(
             log,
             self.table,
-            Topics(),
+            topics,
             HalfLimits(BYTES_MAX, pending_count_max=100),
             recent=self.recent,
             is_draining=lambda: False,
+            service_error=ErrorTranslator(STORAGE_RULES).service_error,
         )
         self.upkeep = TransactionUpkeep(
             log,
@@ -182,7 +176,9 @@ class TransactionMachine(RuleBasedStateMachine):
         self.list = HalfList(self.store, self.table, self.clock.now_ms)
 
     def send(self, transaction_id):
-        stored = result_of(self.halves.store_rows(half_row(transaction_id), HOST))
+        (stored,) = self.halves.store_rows(half_row(transaction_id), HOST)
+        if stored.error is not None:
+            raise stored.error
         self.store.flush()
         return stored
 
@@ -269,7 +265,7 @@ class TransactionMachine(RuleBasedStateMachine):
         except ServiceError as error:
             self.check_refusal(error, transaction_id)
             return
-        assert sent[1] is (state == "pending")
+        assert sent.duplicate is (state == "pending")
         self.known[transaction_id] = "pending"
 
     @rule(transaction_id=IDS, outcome=OUTCOMES)
@@ -301,10 +297,10 @@ class TransactionMachine(RuleBasedStateMachine):
     @rule(transaction_ids=st.lists(IDS, max_size=6), appends=st.sampled_from([None, 0]))
     def send_halves_together(self, transaction_ids, appends):
         """Each is stored, was stored, or is refused for what it is."""
-        self.compose(appends)
         transaction_ids = [name for name in transaction_ids if not self.is_out_of_mind(name)]
         if not transaction_ids:
             return
+        self.compose(appends)
         try:
             outcomes = list(of_each(self.halves.store_rows(half_rows(transaction_ids), HOST)))
         except PowerLost:

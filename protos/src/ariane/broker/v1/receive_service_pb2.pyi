@@ -207,7 +207,7 @@ class AckMessagesRequest(_message.Message):
     """The group."""
     @_builtins.property
     def receipt_handles(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """The handles, 1 to 4096."""
+        """The handles, 1 to 4096. One that stands here twice has the same result twice."""
 
     def __init__(
         self,
@@ -438,7 +438,7 @@ class NackMessagesRequest(_message.Message):
     """The group."""
     @_builtins.property
     def receipt_handles(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """The handles, 1 to 4096."""
+        """The handles, 1 to 4096. One that stands here twice has the same result twice."""
 
     @_builtins.property
     def nack(self) -> Global___Nack:

@@ -16,18 +16,12 @@ class AppendSpans:
         self._tracer = tracer
         self._broker_name = broker_name
 
-    def around(
-        self,
-        take: Callable[[], Taken],
-        rows: Rows,
-        trace_parents: Sequence[str],
-    ) -> Taken:
+    def around(self, take: Callable[[], Taken], rows: Rows) -> Taken:
         """Append under a span, which ends when the promise holds.
 
         Args:
             take: Appends.
             rows: The rows that it appends.
-            trace_parents: Spans in which the messages were sent.
         """
         topics = set(rows.topics)
         topic = topics.pop() if len(topics) == 1 else ""
@@ -40,7 +34,7 @@ class AppendSpans:
         if topic:
             attributes["messaging.destination.name"] = topic
         span = self._tracer.begin(
-            f"append {topic}" if topic else "append", trace_parents, attributes
+            f"append {topic}" if topic else "append", rows.trace_parents, attributes
         )
         if span is None:
             return take()
@@ -56,15 +50,12 @@ class AppendSpans:
 
 
 async def _awaited(span: WorkSpan, taken: Awaitable[list[Outcome]]) -> list[Outcome]:
-    error: BaseException | None = None
     try:
         outcomes = await taken
-        error = _first_error(outcomes)
-    except BaseException as raised:
-        error = raised
-        raise
-    finally:
+    except BaseException as error:
         _end(span, error)
+        raise
+    _end(span, _first_error(outcomes))
     return outcomes
 
 

@@ -72,14 +72,9 @@ def is_stored_as(
     records, kept_sizes, _ = store.records_of((table.topic, queue_id), queue_offsets, places, sizes)
     if len(kept_sizes) < table.count:
         return not _is_kept(store, stored.commit_log_offset)
-    came_sizes = sizes - extra
-    fields = _BODY_AND_FLAG if is_plain else _SENDERS_OWN
-    if not np.array_equal(
-        _fields(table.records, came_sizes, fields), _fields(records, sizes, fields)
-    ):
-        return False
-    return is_plain or np.array_equal(
-        _behind_headers(table.records, came_sizes, 0), _behind_headers(records, sizes, extra)
+    return np.array_equal(
+        _compared(table.records, sizes - extra, 0, is_plain=is_plain),
+        _compared(records, sizes, extra, is_plain=is_plain),
     )
 
 
@@ -120,20 +115,18 @@ def _is_kept(store: Store, commit_log_offset: int) -> bool:
     return True
 
 
-def _fields(records: ByteBuffer, sizes: Int64s, positions: NDArray[np.int64]) -> NDArray[np.uint8]:
-    """Some bytes of each record."""
-    starts = np.cumsum(sizes) - sizes
-    found: NDArray[np.uint8] = np.frombuffer(records, np.uint8)[starts[:, None] + positions]
-    return found
-
-
-def _behind_headers(records: ByteBuffer, sizes: Int64s, extra: int) -> NDArray[np.uint8]:
-    """All bytes between the headers of records and the digits of their checksums."""
+def _compared(
+    records: ByteBuffer, sizes: Int64s, extra: int, *, is_plain: bool
+) -> NDArray[np.uint8]:
+    """The bytes of records that count: of headers, and all behind them up to the checksums."""
     every = np.frombuffer(records, np.uint8)
     starts = np.cumsum(sizes) - sizes
+    places = starts[:, None] + (_BODY_AND_FLAG if is_plain else _SENDERS_OWN)
+    fields: NDArray[np.uint8] = every[places].ravel()
+    if is_plain:
+        return fields
     # +1 where a stretch to compare begins, -1 where it ends.
     edges = np.zeros(len(every) + 1, np.int8)
     edges[starts + HEADER_BYTES - _BODY_LENGTH_BYTES + extra] = 1
     edges[starts + sizes - _DIGITS_BYTES] = -1
-    found: NDArray[np.uint8] = every[np.cumsum(edges[:-1], dtype=np.int8).astype(bool)]
-    return found
+    return np.concatenate((fields, every[np.cumsum(edges[:-1], dtype=np.int8).astype(bool)]))

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 
 from ariane_broker.append.append import AppendRecords
 from ariane_broker.append.stored_quota import StoredQuota
-from ariane_broker.append.topics_for_send import TopicsForSend
 from ariane_broker.clients.room import ClientsRoom
 from ariane_broker.delay.recall import Recall
-from ariane_broker.delay.room import DelayRoom, table_check
+from ariane_broker.delay.room import DelayRoom
 from ariane_broker.environment import Environment
 from ariane_broker.errors.store_errors import STORAGE_RULES
 from ariane_broker.log.room import LogRoom
@@ -24,7 +23,6 @@ class AppendRoom:
     """The parts of the append room."""
 
     append_records: AppendRecords
-    topics_for_send: TopicsForSend
     drain: BrokerDrain
     recall: Recall
     stored: StoredQuota
@@ -41,13 +39,13 @@ def append_room(
 ) -> AppendRoom:
     """Build the append room."""
     settings = environment.settings
-    topics_for_send = TopicsForSend(clients.topic_changes, check_table=table_check(settings))
     append_records = AppendRecords(
         log.broker_log,
-        topics_for_send,
+        clients.topic_changes,
         log.sequences,
         delay.parking,
         body_bytes_max=settings.message_bytes_max,
+        check_table=delay.parking.check_table,
         service_error=ErrorTranslator(STORAGE_RULES).service_error,
     )
 
@@ -58,7 +56,6 @@ def append_room(
     return AppendRoom(
         stored=stored,
         append_records=append_records,
-        topics_for_send=topics_for_send,
         drain=BrokerDrain(append_records, naming.announcement, naming.registration.announce),
         recall=Recall(
             log.broker_log,

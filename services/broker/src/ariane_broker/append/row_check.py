@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -15,19 +16,29 @@ from ariane_broker.errors.public_errors import (
     topic_not_found,
     topic_not_writable,
 )
+from ariane_broker.queue_key import QueueKey
 from ariane_broker.topics.topic_changes import user_topic_error
 from ariane_broker.topics.topic_table import TopicConfig, TopicMessageType
 from ariane_record import ProducerSequence, RecordTable
 from ariane_record.layout import HEADER, HEADER_BYTES, PRODUCER_PROPERTIES_BYTES_MAX
 from ariane_record.names import TRACE_TOPIC
 from ariane_record.single.counted_topic import counted_topic
-from ariane_servicekit.errors import ServiceError, field_invalid
+from ariane_servicekit.errors import field_invalid
 from ariane_storage.log.records.fields import FieldColumn
 
 ROWS_MAX: Final = 4096
 """Rows of one call: each costs some 20 us of the loop, and 100 when appended one by one."""
 
+_INT64_MAX: Final = (1 << 63) - 1
 _SEQUENCE_MAX: Final = 1 << 62
+_NUMBERS: Final = (
+    ("queue_ids", 0, _INT64_MAX, "0 or more"),
+    ("producer_id", 1, _INT64_MAX, "1 or more"),
+    ("producer_epochs", 0, _INT64_MAX, "0 or more"),
+    ("first_sequences", 0, _SEQUENCE_MAX, f"0 to {_SEQUENCE_MAX}"),
+)
+"""The columns of numbers of rows: name, least, most, and what is said of others."""
+
 _ANY_SEQUENCE: Final = ProducerSequence(1, 0, 0)
 
 _BODY_LENGTH_START: Final = HEADER_BYTES - 4
@@ -55,54 +66,47 @@ def check_numbers(rows: Rows) -> None:
     columns = zip(rows.queue_ids, rows.sequences, strict=True)
     for row, (queue_id, sequence) in enumerate(columns):
         producer_id, epoch, first = sequence or _ANY_SEQUENCE
-        if queue_id < 0:
-            raise _number_invalid("queue_ids", row, "must be 0 or more", queue_id)
-        if producer_id < 1:
-            raise _number_invalid("producer_id", row, "must be 1 or more", producer_id)
-        if epoch < 0:
-            raise _number_invalid("producer_epochs", row, "must be 0 or more", epoch)
-        if not 0 <= first <= _SEQUENCE_MAX:
-            raise _number_invalid("first_sequences", row, f"must be 0 to {_SEQUENCE_MAX}", first)
+        if queue_id >= 0 and producer_id >= 1 and epoch >= 0 and 0 <= first <= _SEQUENCE_MAX:
+            continue
+        numbers = (queue_id, producer_id, epoch, first)
+        for number, (name, least, most, rule) in zip(numbers, _NUMBERS, strict=True):
+            if not least <= number <= most:
+                raise field_invalid(f"table.{name}[{row}]", f"must be {rule}", number)
 
 
-def _number_invalid(name: str, row: int, rule: str, number: int) -> ServiceError:
-    return field_invalid(f"table.{name}[{row}]", rule, number)
-
-
-def check_place(
-    topic: str,
-    queue_id: int,
-    config: TopicConfig | None,
+def check_places(
+    queues: Sequence[QueueKey],
+    configs: Sequence[TopicConfig | None],
     *,
     is_delayed: bool = False,
     is_plain: bool = False,
 ) -> None:
-    """Refuse a row that may not be appended to its queue.
+    """Refuse rows of which one may not be appended to its queue.
 
     Args:
-        topic: Its topic.
-        queue_id: Its queue.
-        config: Its topic; None if the broker does not know it.
-        is_delayed: Whether it is to be delivered later.
-        is_plain: Whether the broker has encoded its messages. Only such ones are traces: it has
+        queues: The queue of each.
+        configs: The topic of each; None if the broker does not know it.
+        is_delayed: Whether they are to be delivered later.
+        is_plain: Whether the broker has encoded their messages. Only such ones are traces: it has
             put into them who writes.
 
     Raises:
         ServiceError: TOPIC_NOT_FOUND, TOPIC_NAME_ILLEGAL, TOPIC_RESERVED, TOPIC_NOT_WRITABLE,
             QUEUE_NOT_FOUND or MESSAGE_TYPE_MISMATCH.
     """
-    if config is not None and not is_delayed and queue_id < config.plain_queue_count:
-        return  # The usual case: nothing more to check.
-    if config is None or (config.system and not (is_plain and topic == TRACE_TOPIC)):
-        raise user_topic_error(topic) or topic_not_found(topic)
-    if not config.writable:
-        raise topic_not_writable(topic, int(config.permission))
-    if queue_id >= config.write_queue_count:
-        raise queue_not_found(topic, queue_id, config.write_queue_count)
-    if is_delayed:
-        check_takes_delayed(config)
-    elif config.message_type not in _PACKED_TYPES:
-        raise message_type_mismatch(topic, config.message_type.value, "NORMAL")
+    for (topic, queue_id), config in zip(queues, configs, strict=True):
+        if config is not None and not is_delayed and queue_id < config.plain_queue_count:
+            continue  # The usual case: nothing more to check.
+        if config is None or (config.system and not (is_plain and topic == TRACE_TOPIC)):
+            raise user_topic_error(topic) or topic_not_found(topic)
+        if not config.writable:
+            raise topic_not_writable(topic, int(config.permission))
+        if queue_id >= config.write_queue_count:
+            raise queue_not_found(topic, queue_id, config.write_queue_count)
+        if is_delayed:
+            check_takes_delayed(config)
+        elif config.message_type not in _PACKED_TYPES:
+            raise message_type_mismatch(topic, config.message_type.value, "NORMAL")
 
 
 def check_takes_delayed(config: TopicConfig) -> None:

@@ -34,7 +34,7 @@ NO_TERMS: Final = RowTerms()
 _as_queue: Final[Callable[[tuple[str, int]], QueueKey]] = partial(tuple.__new__, QueueKey)
 
 
-# Never changed; not frozen, because that takes longer than the rest of a lone row.
+# Not frozen, because that takes longer than the rest of a lone row.
 @dataclass(slots=True, eq=False)
 class Rows:
     """Rows of records, each for one queue."""
@@ -51,6 +51,8 @@ class Rows:
     """What each asks for besides; None if none of them does."""
     is_plain: bool = False
     """Whether the broker has encoded the records, and filled in missing fields."""
+    trace_parents: Sequence[str] = ()
+    """Spans in which the messages were sent."""
 
     @classmethod
     def one(
@@ -59,12 +61,11 @@ class Rows:
         queue_id: int,
         sequence: ProducerSequence | None = None,
         terms: RowTerms | None = None,
-        *,
-        is_plain: bool = False,
     ) -> Rows:
         """A row alone."""
-        terms_of_rows = None if terms is None else (terms,)
-        return cls(table.topics, (queue_id,), table, (sequence,), terms_of_rows, is_plain=is_plain)
+        return cls(
+            table.topics, (queue_id,), table, (sequence,), None if terms is None else (terms,)
+        )
 
     @classmethod
     def refused(cls, topics: Sequence[str], error: ServiceError) -> Rows:
@@ -88,6 +89,11 @@ class Rows:
     def __len__(self) -> int:
         return len(self.topics)
 
+    @property
+    def counts(self) -> Sequence[int]:
+        """How many records each has."""
+        return (0,) * len(self) if self.table is None else self.table.counts
+
     def queues(self) -> list[QueueKey]:
         """The queue of each row."""
         return list(map(_as_queue, zip(self.topics, self.queue_ids, strict=True)))
@@ -99,7 +105,7 @@ class Rows:
     @property
     def have_demands(self) -> bool:
         """Whether some must be safer than the broker's own promise."""
-        return self.terms is not None and any(each.demand is not None for each in self.terms)
+        return any(each.demand is not None for each in self.terms or ())
 
     @property
     def are_halves(self) -> bool:
@@ -148,6 +154,8 @@ class Outcome:
     """Whether they had been stored before."""
     resized: bool = False
     """Whether their records are stored in other sizes than they came in."""
+    demand: Demand | None = None
+    """The level that they were to reach, where that is more than the broker's own; or None."""
 
     @property
     def row_count(self) -> int:

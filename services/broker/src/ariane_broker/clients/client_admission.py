@@ -17,7 +17,7 @@ from ariane_record.names import retry_topic
 from ariane_servicekit import field_invalid
 from ariane_servicekit.rpc.calls import current_caller
 from ariane_servicekit.security.caller import Caller, CallerKind
-from ariane_wire.server.host_places import host_of
+from ariane_wire.transport.peers import host_of
 
 GROUPS_MAX: Final = 1024
 SUBSCRIPTIONS_MAX: Final = 1024

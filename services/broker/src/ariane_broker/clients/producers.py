@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Final, NamedTuple
 
-from ariane_broker.fair_room import outgoing
 from ariane_record.layout import Host
 from ariane_record.names import TOPIC_NAME_LENGTH_MAX
+from ariane_servicekit.security.limits.fair_room import outgoing
 
 PRODUCERS_MAX: Final = 10_000
 """How many are remembered; a producer counts once for each topic."""

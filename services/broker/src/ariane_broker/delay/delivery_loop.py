@@ -90,7 +90,7 @@ class DeliveryLoop:
         """
         before = self._delivery.delivered_count
         try:
-            more = [await self._deliver_level(level) for level in self._levels.levels]
+            more = [await self._deliver_level(level) for level in self._levels.waiting_levels]
             more.append(await self._deliver_timer())
         finally:
             if self._delivery.delivered_count != before:

@@ -122,7 +122,7 @@ class LevelQueues:
 
     def next_due_ms(self) -> int | None:
         """When the next record of any level is due; None if none waits."""
-        queues = [self._rows(level, 1) for level in self._progress]
+        queues = [self._rows(level, 1) for level in self.waiting_levels]
         return min((int(rows.due_ms[0]) for rows in queues if len(rows)), default=None)
 
     def _rows(self, level: int, count: int) -> ParkedRows:
@@ -160,6 +160,16 @@ class LevelQueues:
     def levels(self) -> list[int]:
         """All levels: the present ones, and earlier ones that may have messages."""
         return sorted(self._progress)
+
+    @property
+    def waiting_levels(self) -> list[int]:
+        """The levels whose queues have more than what is done: mostly none, or few."""
+        bounds = self._store.queue_bounds
+        return [
+            level
+            for level in self.levels
+            if self._progress[level].begin < bounds(*queue_of(level))[1]
+        ]
 
     def mark(self, level: int, queue_offsets: Int64s) -> None:
         """Mark records of a level as done: delivered, or never to be."""

@@ -30,7 +30,7 @@ from typing import Final
 from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane_record.counted import counted
 from ariane_record.names import is_system_group
-from ariane_servicekit.errors import ServiceError, refusal
+from ariane_servicekit.errors import refusal
 
 
 @refusal(ErrorReason.ERROR_REASON_TOPIC_NAME_ILLEGAL)
@@ -82,22 +82,16 @@ def group_in_use(consumer_group: str, member_count: int) -> str:
     return f"group {consumer_group!r} has {counted(member_count, 'live member')}"
 
 
-def topic_limit_reached(setting: str, limit: int, what: str) -> ServiceError:
+@refusal(ErrorReason.ERROR_REASON_TOPIC_LIMIT_REACHED, without=("what",))
+def topic_limit_reached(setting: str, limit: int, what: str) -> str:
     """The broker creates no more topics or queues."""
-    return ServiceError(
-        ErrorReason.ERROR_REASON_TOPIC_LIMIT_REACHED,
-        f"this broker has reached its limit of {limit} {what} ({setting})",
-        {"setting": setting, "limit": limit},
-    )
+    return f"this broker has reached its limit of {limit} {what} ({setting})"
 
 
-def group_limit_reached(limit: int) -> ServiceError:
+@refusal(ErrorReason.ERROR_REASON_GROUP_LIMIT_REACHED)
+def group_limit_reached(limit: int, setting: str = "groups_max") -> str:
     """The broker creates no more groups."""
-    return ServiceError(
-        ErrorReason.ERROR_REASON_GROUP_LIMIT_REACHED,
-        f"this broker has reached its limit of {limit} consumer groups (groups_max)",
-        {"setting": "groups_max", "limit": limit},
-    )
+    return f"this broker has reached its limit of {limit} consumer groups ({setting})"
 
 
 _CHANGE_TO_FIT: Final[Mapping[tuple[str, str], str]] = {
@@ -109,15 +103,12 @@ _CHANGE_TO_FIT: Final[Mapping[tuple[str, str], str]] = {
 """How to change a message so that its topic accepts it, if that is easy."""
 
 
-def message_type_mismatch(topic: str, expected: str, actual: str) -> ServiceError:
+@refusal(ErrorReason.ERROR_REASON_MESSAGE_TYPE_MISMATCH)
+def message_type_mismatch(topic: str, expected: str, actual: str) -> str:
     """The message's type does not fit the topic."""
     change = _CHANGE_TO_FIT.get((expected, actual))
-    return ServiceError(
-        ErrorReason.ERROR_REASON_MESSAGE_TYPE_MISMATCH,
-        f"topic {topic!r} accepts {expected} messages, not {actual}"
-        f"{f': {change}' if change else ''}",
-        {"topic": topic, "expected": expected, "actual": actual},
-    )
+    advice = f": {change}" if change else ""
+    return f"topic {topic!r} accepts {expected} messages, not {actual}{advice}"
 
 
 @refusal(ErrorReason.ERROR_REASON_MESSAGE_TOO_LARGE, field="records")
@@ -126,25 +117,17 @@ def message_too_large(size_bytes: int, limit_bytes: int, position: int) -> str:
     return f"the body of message {position} has {size_bytes} bytes; the limit is {limit_bytes}"
 
 
-def message_illegal(position: int, rule: str) -> ServiceError:
+@refusal(ErrorReason.ERROR_REASON_MESSAGE_ILLEGAL, field="messages[{position}]")
+def message_illegal(position: int, rule: str) -> str:
     """A message breaks a rule."""
-    return ServiceError(
-        ErrorReason.ERROR_REASON_MESSAGE_ILLEGAL,
-        f"message {position}: {rule}",
-        {"position": position, "rule": rule},
-        field=f"messages[{position}]",
-    )
+    return f"message {position}: {rule}"
 
 
-def block_corrupted(position: int, rule: str) -> ServiceError:
+@refusal(ErrorReason.ERROR_REASON_BLOCK_CORRUPTED, field="records")
+def block_corrupted(position: int, rule: str) -> str:
     """A packed block is broken; position -1 means the block as a whole."""
     place = "block" if position < 0 else f"record {position}"
-    return ServiceError(
-        ErrorReason.ERROR_REASON_BLOCK_CORRUPTED,
-        f"{place}: {rule}",
-        {"position": position, "rule": rule},
-        field="records",
-    )
+    return f"{place}: {rule}"
 
 
 @refusal(ErrorReason.ERROR_REASON_FLUSH_UNCONFIRMED)
@@ -153,9 +136,8 @@ def flush_unconfirmed() -> str:
     return "the message is stored, but its flush was not confirmed: it may be lost"
 
 
-def sequence_gap(
-    topic: str, queue_id: int, expected: int, actual: int, known_for_ms: int
-) -> ServiceError:
+@refusal(ErrorReason.ERROR_REASON_SEQUENCE_GAP, field="sequence", without=("topic", "queue_id"))
+def sequence_gap(topic: str, queue_id: int, expected: int, actual: int, known_for_ms: int) -> str:
     """A batch does not continue its stream: an earlier batch is missing.
 
     Args:
@@ -165,38 +147,32 @@ def sequence_gap(
         actual: The actual one.
         known_for_ms: For how long the stream has certainly not stored this batch.
     """
-    metadata = {"expected": expected, "actual": actual, "known_for_ms": known_for_ms}
-    return ServiceError(
-        ErrorReason.ERROR_REASON_SEQUENCE_GAP,
+    return (
         f"topic {topic!r}, queue {queue_id}: the batch begins at number {actual}, but the next "
-        f"number of this producer is {expected}",
-        metadata,
-        field="sequence",
+        f"number of this producer is {expected}"
     )
 
 
+@refusal(
+    ErrorReason.ERROR_REASON_SEQUENCE_PASSED,
+    field="sequence",
+    without=("topic", "queue_id", "record_count"),
+)
 def sequence_passed(
     topic: str, queue_id: int, expected: int, actual: int, record_count: int
-) -> ServiceError:
+) -> str:
     """The numbers of a batch were used before, by batches that are no longer known."""
-    return ServiceError(
-        ErrorReason.ERROR_REASON_SEQUENCE_PASSED,
+    return (
         f"topic {topic!r}, queue {queue_id}: the batch has the numbers {actual} to "
         f"{actual + record_count - 1}, but all numbers below {expected} are stored, in other "
-        "batches or too long ago to know their offsets",
-        {"expected": expected, "actual": actual},
-        field="sequence",
+        "batches or too long ago to know their offsets"
     )
 
 
-def producer_fenced(topic: str, queue_id: int, epoch: int) -> ServiceError:
+@refusal(ErrorReason.ERROR_REASON_PRODUCER_FENCED, field="sequence", without=("topic", "queue_id"))
+def producer_fenced(topic: str, queue_id: int, epoch: int) -> str:
     """A newer epoch of the producer has written to the queue."""
-    return ServiceError(
-        ErrorReason.ERROR_REASON_PRODUCER_FENCED,
-        f"topic {topic!r}, queue {queue_id}: epoch {epoch} of this producer has written here",
-        {"epoch": epoch},
-        field="sequence",
-    )
+    return f"topic {topic!r}, queue {queue_id}: epoch {epoch} of this producer has written here"
 
 
 @refusal(ErrorReason.ERROR_REASON_DELIVERY_TIME_TOO_LATE, field="delivery_time")
@@ -220,15 +196,11 @@ def message_delivered(unique_id: str) -> str:
     return f"message {unique_id!r} was already delivered"
 
 
-def group_name_illegal(consumer_group: str) -> ServiceError:
+@refusal(ErrorReason.ERROR_REASON_GROUP_NAME_ILLEGAL)
+def group_name_illegal(consumer_group: str) -> str:
     """The name breaks the rules for groups."""
-    belongs = is_system_group(consumer_group)
-    return ServiceError(
-        ErrorReason.ERROR_REASON_GROUP_NAME_ILLEGAL,
-        f"group {consumer_group!r} "
-        + ("belongs to the system" if belongs else "has an illegal name"),
-        {"consumer_group": consumer_group},
-    )
+    fault = "belongs to the system" if is_system_group(consumer_group) else "has an illegal name"
+    return f"group {consumer_group!r} {fault}"
 
 
 @refusal(ErrorReason.ERROR_REASON_GROUP_NOT_FOUND)
@@ -237,13 +209,12 @@ def group_not_found(consumer_group: str) -> str:
     return f"group {consumer_group!r} is not known here"
 
 
-def group_deleted(consumer_group: str) -> ServiceError:
+@refusal(ErrorReason.ERROR_REASON_GROUP_NOT_FOUND)
+def group_deleted(consumer_group: str, deleted: str = "true") -> str:
     """The group was deleted while this member of it was away."""
-    return ServiceError(
-        ErrorReason.ERROR_REASON_GROUP_NOT_FOUND,
+    return (
         f"group {consumer_group!r} was deleted while this member was away; a member that is "
-        "started anew may create it again",
-        {"consumer_group": consumer_group, "deleted": "true"},
+        "started anew may create it again"
     )
 
 
@@ -271,152 +242,105 @@ def client_id_taken(client_id: str) -> str:
     return f"another live client has the id {client_id!r}"
 
 
-def clients_too_heavy(weight_max: int) -> ServiceError:
+@refusal(ErrorReason.ERROR_REASON_SERVICE_BUSY)
+def clients_too_heavy(limit: int) -> str:
     """The memberships of clients, of all or of those of the caller, say as much as they may."""
-    return ServiceError(
-        ErrorReason.ERROR_REASON_SERVICE_BUSY,
-        "too many clients have memberships with very many names, filters or queues already",
-        {"limit": weight_max},
-    )
+    return "too many clients have memberships with very many names, filters or queues already"
 
 
-def subscription_conflict(consumer_group: str, member: str, difference: str) -> ServiceError:
+@refusal(ErrorReason.ERROR_REASON_SUBSCRIPTION_CONFLICT, without=("difference",))
+def subscription_conflict(consumer_group: str, member: str, difference: str) -> str:
     """The caller's subscription differs from its group's."""
-    return ServiceError(
-        ErrorReason.ERROR_REASON_SUBSCRIPTION_CONFLICT,
-        f"group {consumer_group!r}: {difference} than member {member!r}",
-        {"consumer_group": consumer_group, "member": member},
-    )
+    return f"group {consumer_group!r}: {difference} than member {member!r}"
 
 
-def client_not_attached(client_id: str, what: str) -> ServiceError:
+@refusal(ErrorReason.ERROR_REASON_CLIENT_NOT_ATTACHED, without=("what",))
+def client_not_attached(client_id: str, what: str) -> str:
     """The client is not attached, or not in the required role."""
-    return ServiceError(
-        ErrorReason.ERROR_REASON_CLIENT_NOT_ATTACHED,
-        f"client {client_id!r} is not attached here{what}",
-        {"client_id": client_id},
-    )
+    return f"client {client_id!r} is not attached here{what}"
 
 
-def producer_not_attached(producer_group: str) -> ServiceError:
+@refusal(ErrorReason.ERROR_REASON_CLIENT_NOT_ATTACHED)
+def producer_not_attached(producer_group: str, client_id: str = "") -> str:
     """No producer of the group is attached here."""
-    return ServiceError(
-        ErrorReason.ERROR_REASON_CLIENT_NOT_ATTACHED,
-        f"no producer of group {producer_group!r} is attached here",
-        {"client_id": "", "producer_group": producer_group},
-    )
+    return f"no producer of group {producer_group!r} is attached here"
 
 
-def client_silent(client_id: str, wait_seconds: float, hint: str) -> ServiceError:
+@refusal(ErrorReason.ERROR_REASON_CLIENT_SILENT, without=("wait_seconds", "hint"))
+def client_silent(client_id: str, wait_seconds: float, hint: str) -> str:
     """The client is alive but did not answer in time; ``hint`` explains the consequence."""
-    return ServiceError(
-        ErrorReason.ERROR_REASON_CLIENT_SILENT,
-        f"client {client_id!r} did not answer within {wait_seconds:g} s: {hint}",
-        {"client_id": client_id},
-    )
+    return f"client {client_id!r} did not answer within {wait_seconds:g} s: {hint}"
 
 
-def client_left(client_id: str, hint: str) -> ServiceError:
+@refusal(ErrorReason.ERROR_REASON_CLIENT_SILENT, without=("hint",))
+def client_left(client_id: str, hint: str) -> str:
     """The client's stream ended before it answered; ``hint`` explains the consequence."""
-    return ServiceError(
-        ErrorReason.ERROR_REASON_CLIENT_SILENT,
-        f"client {client_id!r} left before it answered: {hint}",
-        {"client_id": client_id},
-    )
+    return f"client {client_id!r} left before it answered: {hint}"
 
 
-def queue_locked(topic: str, queue_id: int, owner: str, epoch: int) -> ServiceError:
+@refusal(ErrorReason.ERROR_REASON_QUEUE_LOCKED)
+def queue_locked(topic: str, queue_id: int, owner: str, epoch: int) -> str:
     """Another member owns the queue's lock."""
-    return ServiceError(
-        ErrorReason.ERROR_REASON_QUEUE_LOCKED,
-        f"topic {topic!r}, queue {queue_id}: consumed in order by {owner!r} under a lock",
-        {"topic": topic, "queue_id": queue_id, "owner": owner, "epoch": epoch},
-    )
+    return f"topic {topic!r}, queue {queue_id}: consumed in order by {owner!r} under a lock"
 
 
-def queue_lock_fenced(topic: str, queue_id: int, epoch: int, latest: int) -> ServiceError:
+@refusal(
+    ErrorReason.ERROR_REASON_QUEUE_LOCK_FENCED, without=("epoch",), renamed={"latest": "epoch"}
+)
+def queue_lock_fenced(topic: str, queue_id: int, epoch: int, latest: int) -> str:
     """The caller's lock has expired, or another member has locked the queue since."""
     state = f"lock {latest} replaced it" if latest else "it was not renewed in time"
-    return ServiceError(
-        ErrorReason.ERROR_REASON_QUEUE_LOCK_FENCED,
-        f"topic {topic!r}, queue {queue_id}: lock {epoch} is no longer held: {state}",
-        {"topic": topic, "queue_id": queue_id, "epoch": latest},
-    )
+    return f"topic {topic!r}, queue {queue_id}: lock {epoch} is no longer held: {state}"
 
 
-def consumer_offset_reset(topic: str, queue_id: int, epoch: int) -> ServiceError:
+@refusal(ErrorReason.ERROR_REASON_CONSUMER_OFFSET_RESET)
+def consumer_offset_reset(topic: str, queue_id: int, epoch: int) -> str:
     """The offset was reset since the caller read it."""
-    return ServiceError(
-        ErrorReason.ERROR_REASON_CONSUMER_OFFSET_RESET,
-        f"topic {topic!r}, queue {queue_id}: the offset was reset since it was read",
-        {"topic": topic, "queue_id": queue_id, "epoch": epoch},
-    )
+    return f"topic {topic!r}, queue {queue_id}: the offset was reset since it was read"
 
 
-def queues_unread(topic: str, reads: int, writes: int, message_count: int) -> ServiceError:
+@refusal(ErrorReason.ERROR_REASON_QUEUES_UNREAD)
+def queues_unread(
+    topic: str, read_queue_count: int, write_queue_count: int, message_count: int
+) -> str:
     """The change would leave messages in queues that are not read."""
     hidden = (
-        f"messages that groups have not consumed ({message_count}) are in queues from {reads} on,"
-        " which would no longer be read"
+        f"messages that groups have not consumed ({message_count}) are in queues from"
+        f" {read_queue_count} on, which would no longer be read"
         if message_count
-        else f"{counted(writes, 'queue')} would be written and only {reads} read: messages in the"
-        " others would not be consumed"
+        else f"{counted(write_queue_count, 'queue')} would be written and only {read_queue_count}"
+        " read: messages in the others would not be consumed"
     )
-    return ServiceError(
-        ErrorReason.ERROR_REASON_QUEUES_UNREAD,
-        f"topic {topic!r}: {hidden}",
-        {
-            "topic": topic,
-            "read_queue_count": reads,
-            "write_queue_count": writes,
-            "message_count": message_count,
-        },
-    )
+    return f"topic {topic!r}: {hidden}"
 
 
-def queue_cut(
-    topic: str, queue_id: int, queue_offset: int, end: int, log_epoch: int
-) -> ServiceError:
+@refusal(ErrorReason.ERROR_REASON_QUEUE_CUT)
+def queue_cut(topic: str, queue_id: int, queue_offset: int, end: int, log_epoch: int) -> str:
     """The log before that position was lost with the end of this log, or belongs to another log."""
-    return ServiceError(
-        ErrorReason.ERROR_REASON_QUEUE_CUT,
+    return (
         f"topic {topic!r}, queue {queue_id}: the queue lost its end after offset {queue_offset} "
-        f"was reached; what is kept from before ends at {end}",
-        {
-            "topic": topic,
-            "queue_id": queue_id,
-            "queue_offset": queue_offset,
-            "end": end,
-            "log_epoch": log_epoch,
-        },
+        f"was reached; what is kept from before ends at {end}"
     )
 
 
+@refusal(
+    ErrorReason.ERROR_REASON_QUEUE_OFFSET_OUT_OF_RANGE,
+    renamed={"min_queue_offset": "min", "max_queue_offset": "max"},
+)
 def queue_offset_out_of_range(
     topic: str, queue_id: int, queue_offset: int, min_queue_offset: int, max_queue_offset: int
-) -> ServiceError:
+) -> str:
     """The queue offset is outside of the kept range."""
-    return ServiceError(
-        ErrorReason.ERROR_REASON_QUEUE_OFFSET_OUT_OF_RANGE,
+    return (
         f"queue offset {queue_offset} of topic {topic!r}, queue {queue_id} is outside "
-        f"{min_queue_offset} to {max_queue_offset}",
-        {
-            "topic": topic,
-            "queue_id": queue_id,
-            "queue_offset": queue_offset,
-            "min": min_queue_offset,
-            "max": max_queue_offset,
-        },
+        f"{min_queue_offset} to {max_queue_offset}"
     )
 
 
-def filter_expression_invalid(expression: str, position: int, rule: str) -> ServiceError:
+@refusal(ErrorReason.ERROR_REASON_FILTER_EXPRESSION_INVALID, without=("rule",))
+def filter_expression_invalid(expression: str, position: int, rule: str) -> str:
     """A filter expression is invalid."""
-    return ServiceError(
-        ErrorReason.ERROR_REASON_FILTER_EXPRESSION_INVALID,
-        f"filter expression {expression!r}, position {position}: {rule}",
-        {"expression": expression, "position": position},
-    )
+    return f"filter expression {expression!r}, position {position}: {rule}"
 
 
 @refusal(ErrorReason.ERROR_REASON_HELD_PULLS_EXHAUSTED)

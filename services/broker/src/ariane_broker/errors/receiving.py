@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 from ariane.common.v1.error_reason_pb2 import ErrorReason
-from ariane_servicekit.errors import ServiceError, refusal
+from ariane_servicekit.errors import refusal
 
 
-def receipt_expired(receipt_handle: str) -> ServiceError:
+@refusal(ErrorReason.ERROR_REASON_RECEIPT_HANDLE_EXPIRED)
+def receipt_expired(receipt_handle: str) -> str:
     """The message has a newer receipt by now, or is settled."""
-    return ServiceError(
-        ErrorReason.ERROR_REASON_RECEIPT_HANDLE_EXPIRED,
+    return (
         "the receipt is used up: its time was over and the message went to another consumer, or "
-        "it was settled",
-        {"receipt_handle": receipt_handle},
+        "it was settled"
     )
 
 
-def receipt_invalid(receipt_handle: str) -> ServiceError:
+@refusal(ErrorReason.ERROR_REASON_RECEIPT_HANDLE_INVALID)
+def receipt_invalid(receipt_handle: str) -> str:
     """The receipt was not made by this broker, or belongs to another group."""
-    return ServiceError(
-        ErrorReason.ERROR_REASON_RECEIPT_HANDLE_INVALID,
-        "the receipt was not made by this broker for this group",
-        {"receipt_handle": receipt_handle},
-    )
+    return "the receipt was not made by this broker for this group"
 
 
 @refusal(ErrorReason.ERROR_REASON_GROUP_OWNS_QUEUES)

@@ -12,17 +12,14 @@ ServiceError (ariane_servicekit)
 from __future__ import annotations
 
 from ariane.common.v1.error_reason_pb2 import ErrorReason
-from ariane_servicekit.errors import ServiceError, refusal
+from ariane_servicekit.errors import refusal
 
 
-def broker_not_primary(primary: str) -> ServiceError:
+@refusal(ErrorReason.ERROR_REASON_BROKER_NOT_PRIMARY)
+def broker_not_primary(primary: str) -> str:
     """This broker accepts no messages; the primary does, if its address is known."""
     where = f"the primary is at {primary}" if primary else "a primary is about to be elected"
-    return ServiceError(
-        ErrorReason.ERROR_REASON_BROKER_NOT_PRIMARY,
-        f"this broker is not the primary: {where}",
-        {"primary": primary},
-    )
+    return f"this broker is not the primary: {where}"
 
 
 @refusal(ErrorReason.ERROR_REASON_TOO_FEW_IN_SYNC)
@@ -39,22 +36,20 @@ def replication_unconfirmed() -> str:
     return "it is stored, but not all in sync have confirmed it: it may be lost"
 
 
-def epoch_fenced(epoch: int, newer: int) -> ServiceError:
+@refusal(ErrorReason.ERROR_REASON_EPOCH_FENCED, without=("epoch",), renamed={"newer": "epoch"})
+def epoch_fenced(epoch: int, newer: int, primary: str = "") -> str:
     """The caller knows of a newer primary."""
-    return ServiceError(
-        ErrorReason.ERROR_REASON_EPOCH_FENCED,
-        f"this primary is of epoch {epoch}, and epoch {newer} has begun",
-        {"epoch": newer, "primary": ""},
-    )
+    return f"this primary is of epoch {epoch}, and epoch {newer} has begun"
 
 
-def log_diverged(reason: str, begin: int, end: int) -> ServiceError:
+@refusal(
+    ErrorReason.ERROR_REASON_LOG_DIVERGED,
+    without=("reason",),
+    renamed={"begin": "min", "end": "max"},
+)
+def log_diverged(reason: str, begin: int, end: int) -> str:
     """A replica's log differs from this one."""
-    return ServiceError(
-        ErrorReason.ERROR_REASON_LOG_DIVERGED,
-        f"the replica cannot follow this log from {begin} to {end}: {reason}",
-        {"min": begin, "max": end},
-    )
+    return f"the replica cannot follow this log from {begin} to {end}: {reason}"
 
 
 @refusal(ErrorReason.ERROR_REASON_REPLICA_NOT_FOUND)
@@ -69,13 +64,10 @@ def replica_not_in_sync(broker_id: int) -> str:
     return f"broker {broker_id} is not in sync"
 
 
-def replica_too_slow(broker_id: int, grace_s: float) -> ServiceError:
+@refusal(ErrorReason.ERROR_REASON_REPLICA_NOT_IN_SYNC, without=("grace_s",))
+def replica_too_slow(broker_id: int, grace_s: float) -> str:
     """The replica is in sync, but did not get all records in time; nothing has changed."""
-    return ServiceError(
-        ErrorReason.ERROR_REASON_REPLICA_NOT_IN_SYNC,
-        f"broker {broker_id} did not catch up within {grace_s:g} s; the primary stays",
-        {"broker_id": broker_id},
-    )
+    return f"broker {broker_id} did not catch up within {grace_s:g} s; the primary stays"
 
 
 @refusal(ErrorReason.ERROR_REASON_SERVICE_BUSY, retry_after_ms=5_000)
@@ -84,10 +76,7 @@ def row_away(cause: str) -> str:
     return f"the database of the replica set does not do this now: {cause}"
 
 
-def replica_set_changed(version: int) -> ServiceError:
+@refusal(ErrorReason.ERROR_REASON_REPLICA_SET_CHANGED)
+def replica_set_changed(version: int) -> str:
     """Another broker changed the row first."""
-    return ServiceError(
-        ErrorReason.ERROR_REASON_REPLICA_SET_CHANGED,
-        "the replica set was changed by somebody else meanwhile",
-        {"version": version},
-    )
+    return "the replica set was changed by somebody else meanwhile"

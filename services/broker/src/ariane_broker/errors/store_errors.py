@@ -13,81 +13,61 @@ from ariane_broker.errors.public_errors import (
     queue_offset_out_of_range,
     store_poisoned,
 )
-from ariane_servicekit.errors import ServiceError, field_invalid
+from ariane_servicekit.errors import ServiceError, field_invalid, refusal
 from ariane_servicekit.rpc.error_status import ErrorRules
 from ariane_storage import errors as storage
 from ariane_storage.disk.disk import is_exhausted
 
 
-def _store_full(error: storage.StoreFull) -> ServiceError:
-    return ServiceError(
-        ErrorReason.ERROR_REASON_STORE_FULL,
-        f"the store takes no messages: {error.reason}",
-        {"cause": error.reason},
-    )
+@refusal(ErrorReason.ERROR_REASON_STORE_FULL)
+def _store_full(cause: str) -> str:
+    return f"the store takes no messages: {cause}"
 
 
-def _disk_exhausted(error: OSError) -> ServiceError | None:
-    """For a change that could not be saved, and is as if it had not been asked for."""
-    if not is_exhausted(error):
-        return None
-    return ServiceError(
-        ErrorReason.ERROR_REASON_STORE_FULL,
-        f"nothing was changed, because it cannot be saved: {error.strerror}",
-        {"cause": error.strerror or ""},
-    )
+@refusal(ErrorReason.ERROR_REASON_STORE_FULL)
+def _nothing_saved(cause: str) -> str:
+    """A change could not be saved, and is as if it had not been asked for."""
+    return f"nothing was changed, because it cannot be saved: {cause}"
 
 
-def _block_rejected(error: storage.BlockRejected) -> ServiceError:
-    return block_corrupted(error.position, error.reason)
+@refusal(ErrorReason.ERROR_REASON_QUEUE_UNDER_REPAIR, without=("text",))
+def _under_repair(topic: str, queue_id: int, queue_offset: int, text: str) -> str:
+    return text
 
 
-def _out_of_range(error: storage.QueueOffsetOutOfRange) -> ServiceError:
-    return queue_offset_out_of_range(
-        error.topic,
-        error.queue_id,
-        error.queue_offset,
-        error.min_queue_offset,
-        error.max_queue_offset,
-    )
+@refusal(ErrorReason.ERROR_REASON_RECORD_CORRUPTED, without=("cause",))
+def _record_corrupted(commit_log_offset: int, cause: str) -> str:
+    return f"the record at commit-log offset {commit_log_offset} is damaged: {cause}"
 
 
-def _under_repair(error: storage.QueueUnderRepair) -> ServiceError:
-    return ServiceError(
-        ErrorReason.ERROR_REASON_QUEUE_UNDER_REPAIR,
-        str(error),
-        {
-            "topic": error.topic,
-            "queue_id": error.queue_id,
-            "queue_offset": error.queue_offset,
-        },
-    )
-
-
-def _record_corrupted(error: storage.RecordCorrupted) -> ServiceError:
-    return ServiceError(
-        ErrorReason.ERROR_REASON_RECORD_CORRUPTED,
-        f"the record at commit-log offset {error.commit_log_offset} is damaged: {error.reason}",
-        {"commit_log_offset": error.commit_log_offset},
-    )
-
-
-def _record_not_found(error: storage.RecordNotFound) -> ServiceError:
-    return message_not_found(f"commit-log offset {error.commit_log_offset}")
+def _of_disk(error: OSError) -> ServiceError | None:
+    return _nothing_saved(error.strerror or "") if is_exhausted(error) else None
 
 
 STORAGE_RULES: Final[ErrorRules] = MappingProxyType(
     {
-        storage.BlockRejected: _block_rejected,
+        storage.BlockRejected: lambda error: block_corrupted(error.position, error.reason),
         storage.IllegalQueue: lambda error: field_invalid("queue_id", str(error)),
-        storage.QueueOffsetOutOfRange: _out_of_range,
-        storage.QueueUnderRepair: _under_repair,
-        storage.RecordCorrupted: _record_corrupted,
-        storage.RecordNotFound: _record_not_found,
+        storage.QueueOffsetOutOfRange: lambda error: queue_offset_out_of_range(
+            error.topic,
+            error.queue_id,
+            error.queue_offset,
+            error.min_queue_offset,
+            error.max_queue_offset,
+        ),
+        storage.QueueUnderRepair: lambda error: _under_repair(
+            error.topic, error.queue_id, error.queue_offset, str(error)
+        ),
+        storage.RecordCorrupted: lambda error: _record_corrupted(
+            error.commit_log_offset, error.reason
+        ),
+        storage.RecordNotFound: lambda error: message_not_found(
+            f"commit-log offset {error.commit_log_offset}"
+        ),
         storage.StoreClosed: lambda _: broker_draining(),
-        storage.StoreFull: _store_full,
+        storage.StoreFull: lambda error: _store_full(error.reason),
         storage.StorePoisoned: lambda _: store_poisoned(),
-        OSError: _disk_exhausted,
+        OSError: _of_disk,
     }
 )
 """The public error for each error of the store and its disk. Others are faults."""

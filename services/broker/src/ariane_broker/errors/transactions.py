@@ -25,60 +25,45 @@ def is_transaction_decided(error: BaseException) -> bool:
     return isinstance(error, ServiceError) and error.reason == decided
 
 
-def transaction_foreign(transaction_id: str, field: str, value: str) -> ServiceError:
+@refusal(ErrorReason.ERROR_REASON_TRANSACTION_FOREIGN, without=("value",))
+def transaction_foreign(transaction_id: str, field: str, value: str) -> str:
     """The half message has another producer group, topic or unique id than in the request."""
-    return ServiceError(
-        ErrorReason.ERROR_REASON_TRANSACTION_FOREIGN,
-        f"the half message of transaction {transaction_id!r} has another {field} than {value!r}",
-        {"transaction_id": transaction_id, "field": field},
-    )
+    return f"the half message of transaction {transaction_id!r} has another {field} than {value!r}"
 
 
+@refusal(ErrorReason.ERROR_REASON_BATCH_DIFFERS)
 def batch_differs(
     query_id: str, batch_id: int, record_count: int, committed_count: int | None
-) -> ServiceError:
+) -> str:
     """A repeated batch is not known to be the same as the committed one.
 
     Args:
         query_id: The id of the query.
         batch_id: The id of the batch within it.
         record_count: The number of records of the repeated batch.
-        committed_count: The number of records of the committed batch; ``None`` if unknown.
+        committed_count: The number of records of the committed batch; None if unknown.
     """
     before = (
         "too long ago to tell whether it is the same"
         if committed_count is None
         else f"with other contents, {counted(committed_count, 'record')}"
     )
-    return ServiceError(
-        ErrorReason.ERROR_REASON_BATCH_DIFFERS,
+    return (
         f"batch {batch_id} of query {query_id!r}, now {counted(record_count, 'record')}, was"
-        f" committed before {before}",
-        {
-            "query_id": query_id,
-            "batch_id": batch_id,
-            "record_count": record_count,
-            "committed_count": "" if committed_count is None else committed_count,
-        },
+        f" committed before {before}"
     )
 
 
-def sink_moved(query_id: str, home: str, move_count: int) -> ServiceError:
+@refusal(ErrorReason.ERROR_REASON_SINK_MOVED)
+def sink_moved(query_id: str, home: str, move_count: int) -> str:
     """Another broker is the home of the query."""
-    return ServiceError(
-        ErrorReason.ERROR_REASON_SINK_MOVED,
-        f"broker {home} decides about the batches of query {query_id!r}, and not this one",
-        {"query_id": query_id, "home": home, "move_count": move_count},
-    )
+    return f"broker {home} decides about the batches of query {query_id!r}, and not this one"
 
 
-def peer_silent(broker_name: str, cause: str) -> ServiceError:
+@refusal(ErrorReason.ERROR_REASON_PEER_UNREACHABLE, without=("cause",))
+def peer_silent(broker_name: str, cause: str) -> str:
     """Another broker of the query does not answer."""
-    return ServiceError(
-        ErrorReason.ERROR_REASON_PEER_UNREACHABLE,
-        f"broker {broker_name} does not answer: {cause}",
-        {"broker_name": broker_name},
-    )
+    return f"broker {broker_name} does not answer: {cause}"
 
 
 @refusal(ErrorReason.ERROR_REASON_PEER_UNREACHABLE)
@@ -99,13 +84,10 @@ def is_sink_not_found(error: BaseException) -> bool:
     return isinstance(error, ServiceError) and error.reason == unknown
 
 
-def producer_silent(client_id: str, wait_seconds: float) -> ServiceError:
+@refusal(ErrorReason.ERROR_REASON_DEADLINE_PASSED, without=("wait_seconds",))
+def producer_silent(client_id: str, wait_seconds: float) -> str:
     """The producer is alive, but did not answer with the outcome of its transaction."""
-    return ServiceError(
-        ErrorReason.ERROR_REASON_DEADLINE_PASSED,
-        f"producer {client_id!r} did not say within {wait_seconds:g} s how the transaction ended",
-        {"client_id": client_id},
-    )
+    return f"producer {client_id!r} did not say within {wait_seconds:g} s how the transaction ended"
 
 
 @refusal(ErrorReason.ERROR_REASON_SERVICE_BUSY)
@@ -114,11 +96,8 @@ def stages_exhausted(limit: int) -> str:
     return f"{limit} staged parts of batches wait for their commits; no more are taken"
 
 
-def half_messages_exhausted(limit: int, topic: str = "") -> ServiceError:
+@refusal(ErrorReason.ERROR_REASON_SERVICE_BUSY, without=("topic",))
+def half_messages_exhausted(limit: int, topic: str = "") -> str:
     """Too many half messages wait for an outcome, in all or of one topic."""
     those = f"half messages of topic {topic!r}" if topic else "half messages"
-    return ServiceError(
-        ErrorReason.ERROR_REASON_SERVICE_BUSY,
-        f"{limit} {those} wait for an outcome; no more are taken",
-        {"limit": limit},
-    )
+    return f"{limit} {those} wait for an outcome; no more are taken"

@@ -95,6 +95,34 @@ class ConsumerOffsets:
         topics = self._groups.setdefault(consumer_group, {})
         topics.setdefault(queue.topic, {})[queue.queue_id] = consumer_offset
 
+    def advance(
+        self,
+        consumer_group: str,
+        queue: QueueKey,
+        consumer_offset: ConsumerOffset,
+        reset_epoch: int,
+    ) -> bool:
+        """Raise the group's offset to this one, unless it was reset since.
+
+        Args:
+            consumer_group: The group.
+            queue: The queue.
+            consumer_offset: At least this.
+            reset_epoch: How often the offset had been reset when this one was found.
+
+        Returns:
+            Whether it has changed.
+        """
+        if reset_epoch != self.reset_epoch(consumer_group, queue):
+            return False
+        topics = self._groups.setdefault(consumer_group, {})
+        offsets = topics.setdefault(queue.topic, {})
+        known = offsets.get(queue.queue_id)
+        if known is not None and known >= consumer_offset:
+            return False
+        offsets[queue.queue_id] = consumer_offset
+        return True
+
     def reset(self, consumer_group: str, queue: QueueKey, consumer_offset: ConsumerOffset) -> None:
         """Reset the group's offset: commits of members that do not know of it no longer count."""
         self.put(consumer_group, queue, consumer_offset)
@@ -124,8 +152,12 @@ class ConsumerOffsets:
 
     def reset_epoch(self, consumer_group: str, queue: QueueKey) -> int:
         """How often the group's offset in the queue was reset."""
-        resets = self._resets.get(consumer_group, {}).get(queue.topic)
-        return 0 if resets is None else resets[queue.queue_id]
+        resets = self._resets.get(consumer_group)
+        return resets[queue.topic][queue.queue_id] if resets and queue.topic in resets else 0
+
+    def resets_of(self, consumer_group: str) -> Mapping[str, Mapping[int, int]]:
+        """How often each of the group's offsets was reset, by topic and queue id, where any was."""
+        return self._resets.get(consumer_group, {})
 
     def remove_group(self, consumer_group: str) -> bool:
         """Remove the offsets of a group; returns whether it had any."""

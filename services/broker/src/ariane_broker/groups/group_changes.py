@@ -143,6 +143,17 @@ class GroupChanges:
         if broadcasting and not config.broadcast_enabled:
             raise broadcasting_disabled(consumer_group)
 
+    def may_receive(self, consumer_group: str) -> bool:
+        """Whether a group exists, so that ``admit`` has nothing to do for who receives.
+
+        Raises:
+            ServiceError: GROUP_PAUSED.
+        """
+        config = self._groups.find(consumer_group)
+        if config is not None and not config.consume_enabled:
+            raise group_paused(consumer_group)
+        return config is not None
+
     def check_not_paused(self, consumer_group: str) -> None:
         """Refuse to hand messages to a group that is paused; creates none.
 

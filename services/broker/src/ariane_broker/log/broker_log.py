@@ -164,7 +164,7 @@ class BrokerLog:
             replicas.appended()
         return appended
 
-    def append_records(self, topic: str, records: Sequence[RecordFields]) -> Appended:
+    def append_records(self, topic: str, records: Sequence[RecordFields | RecordCopy]) -> Appended:
         """Append records to the only queue of a topic of the system.
 
         Raises:

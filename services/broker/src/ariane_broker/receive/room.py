@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -60,7 +61,7 @@ def receive_room(
         statistics=log.statistics,
         cold_reads=log.cold_reads,
         now_ms=now_ms,
-        draw=random.Random(environment.chance.getrandbits(64)).randrange,  # noqa: S311 - fairness, no secret.
+        draw=_draw_by(random.Random(environment.chance.getrandbits(64))),  # noqa: S311 - fairness, no secret.
     )
     lines = WaitingLines(hand_outs, log.held, log.cold_reads)
     state.offsets.on_reset = lines.call
@@ -102,6 +103,11 @@ def receive_room(
         keeping=upkeep,
         upkeep=Loop("keep-up-receiving", upkeep.turn, interval_s=TURN_SECONDS, clock=clock),
     )
+
+
+def _draw_by(chance: random.Random) -> Callable[[int], int]:
+    """Draw numbers below a limit, none of more than 53 bits; half as dear as ``randrange``."""
+    return lambda limit: int(chance.random() * limit)
 
 
 def _freed(

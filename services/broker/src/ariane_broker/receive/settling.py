@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
 from operator import attrgetter
 from typing import Final, NamedTuple, TypeAlias
@@ -111,6 +111,22 @@ class Settling:
         """
         died: list[tuple[int, Settlement]] = []
         results = await in_turns(self._settle(self.groups.get(group), settlements, died))
+        return await self._confirmed(group, results, died)
+
+    def settle_one(
+        self, group: str, settlement: Settlement
+    ) -> Settled | Coroutine[None, None, list[Settled]]:
+        """The same for one settlement, without a wait if the broker's promise needs none."""
+        died: list[tuple[int, Settlement]] = []
+        results = list(self._settle(self.groups.get(group), (settlement,), died))
+        if died or self.log.waits:
+            return self._confirmed(group, results, died)
+        return results[0]
+
+    async def _confirmed(
+        self, group: str, results: list[Settled], died: Sequence[tuple[int, Settlement]]
+    ) -> list[Settled]:
+        """The results once the broker may confirm them, and dead letters are ones."""
         for place, settlement in died:
             dead = results[place].dead
             refused = await self._bury(group, settlement, dead)
@@ -143,7 +159,7 @@ class Settling:
                     died.append((first + len(results) - 1, settlement))
             if events:
                 self.log.write(events)
-                for queue in dict.fromkeys(event.queue for event in events):
+                for queue in dict.fromkeys([event.queue for event in events]):
                     self.freed(group, queue)
             yield from results
 
@@ -161,11 +177,11 @@ class Settling:
         offsets = window.find(settlement.serial, settlement.ranges)
         if isinstance(outcome, Done):
             settled = Settled(offsets, _others(window, settlement, len(offsets)), _NONE)
-            return settled, list(_events(EventKind.SETTLE, group, queue, offsets))
+            return settled, _events(EventKind.SETTLE, group, queue, offsets)
         expired = settlement.ranges is not None and len(offsets) < settlement.ranges[:, 1].sum()
         if isinstance(outcome, Hidden):
             until_ms = self.now_ms() + outcome.span_ms
-            events = list(_events(EventKind.HIDE, group, queue, offsets, until_ms=until_ms))
+            events = _events(EventKind.HIDE, group, queue, offsets, until_ms=until_ms)
             return Settled(offsets, bool(expired), _NONE, until_ms), events
         if isinstance(outcome, Kept):
             # Visible messages stay visible: their client gave them back, or their time is over.
@@ -177,8 +193,8 @@ class Settling:
             offsets = np.setdiff1d(offsets, window.offsets[left])
             until_ms = now_ms + KEPT_MS
             holder = outcome.client_id.encode()
-            events = list(
-                _events(EventKind.HIDE, group, queue, offsets, until_ms=until_ms, holder=holder)
+            events = _events(
+                EventKind.HIDE, group, queue, offsets, until_ms=until_ms, holder=holder
             )
             return Settled(offsets, bool(expired), _NONE, until_ms), events
         dead, events = self._failed(config, window, queue, offsets, outcome)
@@ -245,13 +261,14 @@ def _events(
     offsets: Int64s,
     *,
     until_ms: int = 0,
-    flags: EventFlag = EventFlag.NONE,
+    flags: int = EventFlag.NONE,
     holder: bytes = b"",
-) -> Iterator[ReceiveEvent]:
+) -> list[ReceiveEvent]:
     """One event for all offsets; none if there are no offsets."""
-    if len(offsets):
-        ranges = ranges_of(offsets)
-        yield ReceiveEvent(kind, group, queue, flags, ranges, until_ms=until_ms, holder=holder)
+    if not len(offsets):
+        return []
+    ranges = ranges_of(offsets)
+    return [ReceiveEvent(kind, group, queue, flags, ranges, until_ms=until_ms, holder=holder)]
 
 
 def _others(window: QueueWindow, settlement: Settlement, own_count: int) -> bool:
@@ -260,7 +277,7 @@ def _others(window: QueueWindow, settlement: Settlement, own_count: int) -> bool
     Settled messages do not count: they are done.
     """
     ranges = settlement.ranges
-    if ranges is None:
+    if ranges is None or own_count == sum(ranges[:, 1].tolist()):
         return False
     # Offsets behind the end: a power loss has taken the record that they were handed out.
     if _beyond(window.end, ranges):

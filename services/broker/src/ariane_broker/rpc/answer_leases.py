@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from grpc import aio
 
@@ -15,11 +15,8 @@ ANSWER_SECONDS: Final = 0.1
 def lease_of(answers: AnswerBudget, context: aio.ServicerContext[Any, Any]) -> AnswerLease:
     """Memory for the answers of a call, which is released when the call has ended."""
     lease = answers.lease(context.peer())
-
-    def release(_: aio.ServicerContext[Any, Any]) -> None:
-        lease.release()
-
-    context.add_done_callback(cast("Any", release))  # Its type is only in the stubs.
+    release: Any = lease.release  # The type of callbacks is only in the stubs.
+    context.add_done_callback(release)
     return lease
 
 

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from ariane.common.v1.message_pb2 import Message
 from ariane_broker.append.append import AppendRecords
-from ariane_broker.append.plain_message import PlainMessage
 from ariane_broker.append.rows import Rows, RowTerms
-from ariane_broker.append.topics_for_send import TopicsForSend
-from ariane_broker.errors.public_errors import message_illegal, message_type_mismatch
+from ariane_broker.errors.public_errors import message_type_mismatch
 from ariane_broker.log.promise import AcknowledgedLevel, Demand
 from ariane_broker.rpc.translation.delay_wire import delay_of
-from ariane_broker.rpc.translation.stored_message import EncodingDefaults, plain_message, type_of
-from ariane_broker.topics.topic_changes import check_user_topic
+from ariane_broker.rpc.translation.stored_message import EncodingDefaults, add_message, type_of
+from ariane_broker.topics.topic_changes import TopicChanges, check_user_topic
 from ariane_broker.topics.topic_table import TopicConfig, TopicMessageType
 from ariane_ordering import group_position
 from ariane_record import (
@@ -26,7 +25,7 @@ from ariane_record import (
     RecordTable,
 )
 from ariane_record.layout import Host
-from ariane_record.names import TRACE_PARENT, TRACE_TOPIC, TRACE_WRITER
+from ariane_record.names import TRACE_PARENT, TRACE_TOPIC
 from ariane_servicekit.errors import field_invalid
 from ariane_servicekit.security.gate.asking import user_name
 from ariane_storage.writing.append import Appended
@@ -56,8 +55,8 @@ class SendMessages:
 
     def __init__(
         self,
-        batch_append: AppendRecords,
-        topics: TopicsForSend,
+        append_records: AppendRecords,
+        topics: TopicChanges,
         *,
         message_at: Callable[[int], RecordFields],
         next_unique_id: Callable[[], str],
@@ -67,7 +66,7 @@ class SendMessages:
         cluster_name: str,
     ) -> None:
         """``call_bytes_max`` bounds all records of a call."""
-        self._batch_append = batch_append
+        self._append_records = append_records
         self._topics = topics
         self._message_at = message_at
         self._next_unique_id = next_unique_id
@@ -118,16 +117,17 @@ class SendMessages:
             check_user_topic(topic)
         block, unique_ids = self._encode(topic, messages, sequence, is_half=bool(half_group))
         if queue_id is None:
-            config = await self._topics.find_or_create(topic, 0, block)
+            check = partial(self._append_records.check_table, block)
+            config = await self._topics.create_for_send(topic, 0, check)
             queue_id = self._choose_queue(config, messages)
         delay = delay_of(messages)
         terms = (
             RowTerms(delay, demand, half_group or None) if delay or demand or half_group else None
         )
-        row = Rows.one(block, queue_id, sequence, terms, is_plain=True)
-        (outcome,) = await self._batch_append.append(
-            row, born_host, _trace_parents_of(messages) if self._batch_append.traces else ()
-        )
+        row = Rows.one(block, queue_id, sequence, terms)
+        row.is_plain = True
+        row.trace_parents = _trace_parents_of(messages) if self._append_records.spans else ()
+        (outcome,) = await self._append_records.append(row, born_host)
         if outcome.appended is None or outcome.error is not None or outcome.level is None:
             raise outcome.error or RuntimeError("a batch without result and without error")
         if outcome.duplicate:
@@ -149,7 +149,11 @@ class SendMessages:
         )
         wanted = _wanted_type(self._topics.find(topic))
         defaults = EncodingDefaults(
-            self._next_unique_id, self._now_ms(), self._body_bytes_max, self._cluster_name
+            self._next_unique_id,
+            self._now_ms(),
+            self._body_bytes_max,
+            self._cluster_name,
+            trace_writer=user_name() if topic == TRACE_TOPIC else "",
         )
         unique_ids = []
         for position, message in enumerate(messages):
@@ -160,14 +164,10 @@ class SendMessages:
             if wanted is not None and found is not wanted:
                 raise message_type_mismatch(topic, wanted.value, found.value)
             try:
-                plain = plain_message(message, topic, position, defaults)
-                if topic == TRACE_TOPIC:
-                    plain = _with_writer(plain, position)
-                plain.add_to(encoder, position)
+                unique_ids.append(add_message(encoder, message, topic, position, defaults))
             except BlockFull:
                 rule = f"must not take more than {self._call_bytes_max} bytes in all"
                 raise field_invalid("messages", rule) from None
-            unique_ids.append(plain.unique_id)
         return encoder.finish(sequence), unique_ids
 
     def _choose_queue(self, config: TopicConfig, messages: Sequence[Message]) -> int:
@@ -189,20 +189,6 @@ class SendMessages:
             return group_position(group, count)
         self._turn += 1
         return self._turn % count
-
-
-def _with_writer(message: PlainMessage, position: int) -> PlainMessage:
-    """A message for the trace topic, which everybody may write to, with the user who writes it.
-
-    Raises:
-        ServiceError: MESSAGE_ILLEGAL: it names a user itself.
-    """
-    if TRACE_WRITER in message.properties:
-        raise message_illegal(position, f"property {TRACE_WRITER!r} belongs to the system")
-    user = user_name()
-    if not user:
-        return message
-    return message._replace(properties={**message.properties, TRACE_WRITER: user})
 
 
 def _trace_parents_of(messages: Sequence[Message]) -> list[str]:

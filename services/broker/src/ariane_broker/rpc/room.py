@@ -5,7 +5,6 @@ from __future__ import annotations
 from importlib.metadata import version
 from itertools import starmap
 
-from ariane_broker.append.plain_message import call_bytes_of
 from ariane_broker.append.room import AppendRoom
 from ariane_broker.clients.room import ClientsRoom
 from ariane_broker.consuming.operator_questions import OperatorQuestions
@@ -78,7 +77,7 @@ def rpc_room(environment: Environment, rooms: Rooms) -> list[RpcService]:
         "RetryService": RetryServicer(rooms.retry.returns, rooms.retry.redrive),
         "SendService": SendServicer(
             append.append_records,
-            _plain_send(environment, log, append),
+            _plain_send(environment, log, clients, append),
             append.recall,
             clients.producers,
             broker_name=broker_name,
@@ -178,7 +177,9 @@ def _client_servicer(
     )
 
 
-def _plain_send(environment: Environment, log: LogRoom, append: AppendRoom) -> SendMessages:
+def _plain_send(
+    environment: Environment, log: LogRoom, clients: ClientsRoom, append: AppendRoom
+) -> SendMessages:
     settings, clock = environment.settings, environment.clock
     unique_ids = UniqueIdGenerator(
         clock.now_ms,
@@ -188,12 +189,12 @@ def _plain_send(environment: Environment, log: LogRoom, append: AppendRoom) -> S
     )
     return SendMessages(
         append.append_records,
-        append.topics_for_send,
+        clients.topic_changes,
         message_at=log.store.message_at,
         next_unique_id=unique_ids.next_id,
         now_ms=clock.now_ms,
         body_bytes_max=settings.message_bytes_max,
-        call_bytes_max=call_bytes_of(settings),
+        call_bytes_max=settings.call_bytes_max,
         cluster_name=settings.cluster_name,
     )
 

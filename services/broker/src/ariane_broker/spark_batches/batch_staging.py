@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Final
 
 from ariane_broker.append.row_check import check_sizes, check_takes_delayed
-from ariane_broker.append.topics_for_send import TopicsForSend
 from ariane_broker.delay.parking import Parking
 from ariane_broker.errors.public_errors import (
     block_corrupted,
@@ -24,7 +24,7 @@ from ariane_broker.spark_batches.records.batch_table import BatchTable
 from ariane_broker.spark_batches.records.stage_format import StagedBlock
 from ariane_broker.topics.message_types import check_message_types
 from ariane_broker.topics.system_topics import STAGE_TOPIC
-from ariane_broker.topics.topic_changes import check_user_topic
+from ariane_broker.topics.topic_changes import TopicChanges, check_user_topic
 from ariane_broker.topics.topic_table import TopicConfig, TopicMessageType
 from ariane_record.layout import Host
 from ariane_record.single.record_copy import encode_block
@@ -46,7 +46,7 @@ class BatchStaging:
 
     log: BrokerLog
     table: BatchTable
-    topics: TopicsForSend
+    topics: TopicChanges
     parking: Parking
     _: KW_ONLY
     now_ms: Callable[[], int]
@@ -135,8 +135,9 @@ class BatchStaging:
         if least < 0:
             raise field_invalid("queue_ids", "must be 0 or more", least)
         check_user_topic(block.topic)
-        config = await self.topics.find_or_create(block.topic, most, block)
-        self.topics.check_table(block)
+        check = partial(self.parking.check_table, block)
+        config = await self.topics.create_for_send(block.topic, most, check)
+        check()
         if not config.writable:
             raise topic_not_writable(config.topic, int(config.permission))
         if most >= config.write_queue_count:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ariane_broker.append.room import AppendRoom
+from ariane_broker.clients.room import ClientsRoom
 from ariane_broker.delay.room import DelayRoom
 from ariane_broker.environment import Environment
 from ariane_broker.log.room import LogRoom
@@ -40,8 +41,9 @@ def spark_batches_room(
     state: StateRoom,
     log: LogRoom,
     delay: DelayRoom,
-    append: AppendRoom,
+    clients: ClientsRoom,
     *,
+    append: AppendRoom,
     peers: SinkPeers,
 ) -> SparkBatchesRoom:
     """Build the room of Spark's batches."""
@@ -58,7 +60,7 @@ def spark_batches_room(
     staging = BatchStaging(
         broker_log,
         table,
-        append.topics_for_send,
+        clients.topic_changes,
         delay.parking,
         now_ms=now_ms,
         body_bytes_max=settings.message_bytes_max,

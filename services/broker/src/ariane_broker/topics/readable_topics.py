@@ -23,6 +23,8 @@ def readable_topic(topics: TopicTable, topic: str, consumer_group: str = "") -> 
         ServiceError: TOPIC_NOT_FOUND, TOPIC_NAME_ILLEGAL, TOPIC_RESERVED or TOPIC_NOT_READABLE.
     """
     config = topics.find(topic)
+    if config is not None and config.is_open:
+        return config
     if config is None:
         if not _open_to(topic, consumer_group):
             check_user_topic(topic)

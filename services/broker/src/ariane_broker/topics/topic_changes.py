@@ -27,6 +27,7 @@ from typing import Any, Final, NamedTuple
 
 from ariane_broker.durable.whole_changes import make_whole
 from ariane_broker.errors.public_errors import (
+    queue_not_found,
     topic_exists,
     topic_name_illegal,
     topic_not_found,
@@ -107,7 +108,7 @@ class TopicChanges:
         self._deletions = BatchedWork(self._lock, self._delete_all)
         # Deleted lately: files may still have offsets and sequences in them.
         self._forgotten: set[str] = set()
-        self.auto_create_queue_count = auto_create_queue_count
+        self._auto_create_queue_count = auto_create_queue_count
 
     async def create(self, topic: str, change: TopicChange) -> TopicConfig:
         """Create a topic; it is in the routes of all reachable name servers on return.
@@ -125,22 +126,32 @@ class TopicChanges:
         await self._effects.announce()
         return config
 
-    async def create_for_send(self, topic: str) -> TopicConfig | None:
-        """Return the topic; create it with the default counts if sends may.
+    async def create_for_send(
+        self, topic: str, queue_id: int = 0, check: Callable[[], object] = bool
+    ) -> TopicConfig:
+        """Return the topic; create it if it is missing, sends may, and it could take what is sent.
 
-        Returns:
-            None if it does not exist and may not be created.
+        Args:
+            topic: Its name.
+            queue_id: The queue that is sent to.
+            check: Raises for what could not be stored: it creates no topic.
 
         Raises:
-            ServiceError: TOPIC_NAME_ILLEGAL, TOPIC_RESERVED or TOPIC_LIMIT_REACHED.
+            ServiceError: TOPIC_NOT_FOUND if sends may not, TOPIC_NAME_ILLEGAL, TOPIC_RESERVED,
+                QUEUE_NOT_FOUND, ACCESS_DENIED or TOPIC_LIMIT_REACHED.
         """
         config = self._table.find(topic)
-        if not self.auto_create_queue_count:
+        if config is not None:
             return config
         check_user_topic(topic)
-        if config is None:
-            require_create_topic(topic)
-        return config or await self._create_if_missing(topic, self.auto_create_queue_count)
+        queue_count = self._auto_create_queue_count
+        if not queue_count:
+            raise topic_not_found(topic)
+        if queue_id >= queue_count:
+            raise queue_not_found(topic, queue_id, queue_count)
+        check()
+        require_create_topic(topic)
+        return await self._create_if_missing(topic, queue_count)
 
     async def create_for_group(self, topic: str) -> TopicConfig:
         """Return the retry topic or the dead letters of an existing group; created if missing.

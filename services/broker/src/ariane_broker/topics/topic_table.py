@@ -108,13 +108,17 @@ class TopicConfig:
     shown_since_ms: int | None = field(init=False, repr=False, compare=False)
     """Messages that were stored before this time are not shown; None if there is none."""
 
+    is_open: bool = field(init=False, repr=False, compare=False)
+    """Whether every group may read it: it is readable, and none of the system."""
+
     def __post_init__(self) -> None:
-        """Compute once what every append needs."""
+        """Compute once what every append and every receive needs."""
         kind = self.message_type
         typed = kind in _RECORD_TYPES
         plain = self.writable and (typed or kind in _ANY_TYPES) and not self.system
         object.__setattr__(self, "plain_queue_count", self.write_queue_count if plain else 0)
         object.__setattr__(self, "record_type", kind if typed else None)
+        object.__setattr__(self, "is_open", self.readable and not self.system)
         text = self.attributes.get(RETENTION_ATTRIBUTE, "")
         object.__setattr__(self, "retention_ms", _time_ms(text))
         text = self.attributes.get(SHOWN_SINCE_ATTRIBUTE, "")

@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
-from ariane_broker.append.rows import Rows
-from ariane_broker.append.topics_for_send import TopicsForSend
+from ariane_broker.append.rows import Outcome, Rows
 from ariane_broker.delay.parked.parked_records import DELAY_PROPERTIES
 from ariane_broker.errors.public_errors import (
     broker_draining,
@@ -49,6 +48,7 @@ from ariane_record.single.message import split_keys
 from ariane_record.single.properties import decode_properties
 from ariane_record.single.record_copy import RecordCopy, copied_block, copied_bytes, copy_of
 from ariane_servicekit.errors import ServiceError
+from ariane_servicekit.security.gate.charging import charge_stored
 from ariane_storage.errors import StorageError, StorePoisoned
 from ariane_storage.writing.append import Appended, packed_host
 
@@ -120,11 +120,6 @@ def _requests_of(rows: Rows) -> Iterator[HalfRequest | ServiceError]:
             yield HalfRequest(topic, queue_id, group, unique_id, copy, properties, terms.demand)
 
 
-HalfOutcome: TypeAlias = tuple[Appended, bool] | Exception
-"""Where half messages wait, each a row, and whether they had been stored before; or why one is not
-stored."""
-
-
 OF_TOPIC_MIN: Final = 16
 """Half messages of one topic that may wait in any case."""
 
@@ -146,20 +141,22 @@ class Halves:
         self,
         log: BrokerLog,
         table: TransactionTable,
-        topics: TopicsForSend,
+        find_topic: Callable[[str], TopicConfig | None],
         limits: HalfLimits,
         *,
         recent: RecentHalves,
         is_draining: Callable[[], bool],
+        service_error: Callable[[Exception], ServiceError],
     ) -> None:
         self._log = log
         self._recent = recent
         self._table = table
-        self._topics = topics
+        self._find_topic = find_topic
         self._limits = limits
         self._is_draining = is_draining
+        self._service_error = service_error
 
-    def store_rows(self, rows: Rows, born_host: Host) -> list[HalfOutcome]:
+    def store_rows(self, rows: Rows, born_host: Host) -> list[Outcome]:
         """Store half messages, each a row of one valid record, without waiting for the promise.
 
         Args:
@@ -167,9 +164,8 @@ class Halves:
             born_host: The producer's address as the broker sees it.
 
         Returns:
-            Where each waits and whether it had been stored before, or why it is not stored; of
-                neighbours that were stored together, as one:
-                SERVICE_DRAINING, TRANSACTION_DECIDED if it has an outcome already,
+            Their outcomes; of neighbours that are stored together, one. The error of a refused one
+                is SERVICE_DRAINING, TRANSACTION_DECIDED if it has an outcome already,
                 TRANSACTION_FOREIGN, SERVICE_BUSY if too many wait for theirs, TOO_FEW_IN_SYNC for
                 its demand, MESSAGE_ILLEGAL for a property of the system, or the errors of an
                 ordinary send.
@@ -178,13 +174,18 @@ class Halves:
             StorePoisoned: The disk failed; some may be stored.
         """
         open_block = _OpenBlock(
-            self._log, self._table, self._recent, born_host, bytes_max=self._limits.call_bytes_max
+            self._log,
+            self._table,
+            self._recent,
+            born_host,
+            bytes_max=self._limits.call_bytes_max,
+            service_error=self._service_error,
         )
         outcomes = open_block.outcomes
         configs: dict[tuple[str, str], TopicConfig | ServiceError] = {}
         for position, request in enumerate(_requests_of(rows)):
             if isinstance(request, ServiceError):
-                outcomes[position] = request
+                outcomes[position] = Outcome(error=request)
                 continue
             place = request.topic, request.producer_group
             if place not in configs:
@@ -192,7 +193,7 @@ class Halves:
             try:
                 self._take(open_block, position, request, configs[place])
             except ServiceError as error:
-                outcomes[position] = error
+                outcomes[position] = Outcome(error=error)
         open_block.append()
         return [outcomes[position] for position in sorted(outcomes)]
 
@@ -210,7 +211,7 @@ class Halves:
             open_block.append()  # The request has it twice: the second is a repeat of the first.
         stored = self._stored(request)
         if stored is not None:
-            open_block.outcomes[position] = _place(stored), True
+            open_block.outcomes[position] = Outcome(_place(stored), duplicate=True, resized=True)
             return
         if request.demand is not None:
             self._log.promises.check(request.demand)
@@ -256,7 +257,7 @@ class Halves:
         try:
             if self._is_draining():
                 raise broker_draining()
-            config = self._topics.find(topic)
+            config = self._find_topic(topic)
             if config is None or config.system:
                 check_user_topic(topic)
             if producer_group != topic:  # Behind a gateway, they are the same.
@@ -289,6 +290,7 @@ class _OpenBlock:
         born_host: Host,
         *,
         bytes_max: int,
+        service_error: Callable[[Exception], ServiceError],
     ) -> None:
         self._log = log
         self._table = table
@@ -296,13 +298,14 @@ class _OpenBlock:
         # An IPv4-mapped IPv6 address is stored as IPv4.
         self._born_host: Host = ip_text(packed_host(born_host)), born_host[1]
         self._bytes_max = bytes_max
+        self._service_error = service_error
         self._size_bytes = 0
         self._placed: list[_Placed] = []
         self.ids: set[str] = set()
         """Unique ids of the half messages in the open block."""
         self.count_of: Counter[str] = Counter()
         """How many of them are for each topic."""
-        self.outcomes: dict[int, HalfOutcome] = {}
+        self.outcomes: dict[int, Outcome] = {}
         """Outcomes so far, by their places in the request; of neighbours, by that of the first."""
 
     def add(self, position: int, request: HalfRequest) -> None:
@@ -343,7 +346,7 @@ class _OpenBlock:
             raise
         except (StorageError, ServiceError) as error:
             if len(placed) == 1:
-                self.outcomes[placed[0][0]] = error
+                self.outcomes[placed[0][0]] = Outcome(error=self._service_error(error))
                 return
             # Appended one by one, only the bad message fails.
             for each in placed:
@@ -366,6 +369,7 @@ class _OpenBlock:
             self._table.stored(half_message_with(request.properties, half))
             self._recent.keep(half, record)
         edges = [*starts, appended.next_commit_log_offset]
+        charge_stored([request.topic for _, request, _ in placed], edges)
         for begin, end in _neighbours([position for position, *_ in placed]):
             places = Appended(
                 range(first + begin, first + end),
@@ -374,7 +378,7 @@ class _OpenBlock:
                 stamp,
                 starts[begin:end],
             )
-            self.outcomes[placed[begin][0]] = places, False
+            self.outcomes[placed[begin][0]] = Outcome(places, resized=True)
 
 
 def _neighbours(positions: Sequence[int]) -> Iterable[tuple[int, int]]:

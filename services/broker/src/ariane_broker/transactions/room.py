@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from ariane_broker.append.plain_message import call_bytes_of
 from ariane_broker.append.room import AppendRoom
 from ariane_broker.clients.room import ClientsRoom
 from ariane_broker.environment import Environment
@@ -46,14 +45,15 @@ def transactions_room(
     table = TransactionTable(decision_count_max=settings.transaction_outcomes_max)
     log.log_states.keep(table, "config/transactions.json")
     broker_log = log.broker_log
-    call_bytes_max, recent = call_bytes_of(settings), RecentHalves()
+    call_bytes_max, recent = settings.call_bytes_max, RecentHalves()
     halves = Halves(
         broker_log,
         table,
-        append.topics_for_send,
+        state.topics.find,
         HalfLimits(call_bytes_max, settings.half_messages_max),
         recent=recent,
         is_draining=lambda: append.append_records.draining,
+        service_error=append.append_records.service_error,
     )
     append.append_records.halves = halves
     ends = TransactionEnds(

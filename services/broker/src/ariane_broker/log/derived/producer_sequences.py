@@ -27,7 +27,6 @@ from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from ariane_broker.errors.public_errors import producer_fenced, sequence_gap, sequence_passed
-from ariane_broker.fair_room import outgoing
 from ariane_broker.log.derived.producer_stream import (
     BATCHES_KEPT,
     StoredBatch,
@@ -38,6 +37,7 @@ from ariane_broker.log.derived.producer_stream import (
 from ariane_broker.log.derived.snapshots import Document, SnapshotState
 from ariane_broker.queue_key import QueueKey
 from ariane_record import ProducerSequence
+from ariane_servicekit.security.limits.fair_room import outgoing
 from ariane_storage.log.scan import Stretch
 from ariane_storage.log.sequenced_batches import SequencedBatch, sequenced_batches
 from ariane_storage.writing.append import Appended

@@ -81,14 +81,16 @@ class HandOuts:
         Raises:
             ServiceError: TOPIC_NOT_FOUND, TOPIC_NOT_READABLE, or another refusal of a topic.
         """
-        counts = {
-            topic: readable_topic(self._topics, topic, order.group).read_queue_count
-            for topic in order.filters
-        }
+        counts = {}
+        for topic in order.filters:
+            config = self._topics.find(topic)
+            if config is None or not config.is_open:
+                config = readable_topic(self._topics, topic, order.group)
+            counts[topic] = config.read_queue_count
         retries = retry_topic(order.group)
-        config_of_retries = self._topics.find(retries)
-        if config_of_retries is not None and retries not in counts:
-            counts[retries] = config_of_retries.read_queue_count
+        config = self._topics.find(retries)
+        if config is not None and retries not in counts:
+            counts[retries] = config.read_queue_count
         return counts
 
     def walk(self, order: ReceiveOrder) -> QueueWalk:
@@ -128,11 +130,13 @@ class HandOuts:
         if not group.consume_enabled:
             raise group_paused(order.group)  # Also for who began to wait before.
         counts = self.queue_counts(order)
-        queues = [queue for queue in queues if queue.queue_id < counts.get(queue.topic, 0)]
+        queues = [queue for queue in queues if queue[1] < counts.get(queue[0], 0)]
         ends = self._store.copying.deleted_topic_ends
+        if ends:
+            filters = {topic: living(topic, filters.get(topic), ends) for topic in counts}
         request = HandOutRequest(
             order,
-            {topic: living(topic, filters.get(topic), ends) for topic in counts},
+            filters,
             bytes_max,
             group.receive_attempts_max,
             group.receive_in_order,
@@ -145,7 +149,6 @@ class HandOuts:
         selections = choose(request, queues, idle)
         handed = self._write_down(request, selections)
         self._statistics.read_count += len(selections)
-        self._statistics.lost_message_count += sum(len(out.lost_offsets) for out in handed)
         looked_at = {selection.queue for selection in selections}
         left = [queue for queue in queues if queue not in idle]
         # Others have their turn before those that were looked at.
@@ -184,9 +187,9 @@ class HandOuts:
             if count <= 0 or size <= 0 or request.budget.is_spent():
                 break
             try:
-                window = self._windows.open(request.order, queue)
+                window, end = self._windows.open(request.order, queue)
                 take = self._select_ahead if request.in_order else self._select_plainly
-                selection = take(request, queue, window, count=count, size=size)
+                selection = take(request, queue, window, end, count=count, size=size)
             except QueueUnderRepair:
                 idle.add(queue)  # Nothing for now; the repair tells the waiting calls.
                 continue
@@ -209,21 +212,23 @@ class HandOuts:
         request: HandOutRequest,
         queue: QueueKey,
         window: QueueWindow,
+        end: int,
         *,
         count: int,
         size: int,
     ) -> QueueSelection:
         """First messages that are visible again, then new ones."""
-        passed = bool((window.rows["attempts"] > 0).all())
-        selection = QueueSelection(queue, window, window.end, end=window.end, passed=passed)
-        rows = window.visible(request.now_ms)
-        if len(rows):
-            rows = self._not_exhausted(request, window, rows)[:count]
-            self._read_rows(request, selection, rows, size)
+        selection = QueueSelection(queue, window, window.end, end=window.end, passed=True)
         found = selection.found
-        count, size = count - len(found.offsets), size - found.size_bytes
-        count = min(count, UNSETTLED_MAX - len(window.rows))
-        _, end = self._store.queue_bounds(*queue)
+        if len(window.rows):
+            selection.passed = bool((window.rows["attempts"] > 0).all())
+            rows = window.visible(request.now_ms)
+            if len(rows):
+                rows = self._not_exhausted(request, window, rows)[:count]
+                self._read_rows(request, selection, rows, size)
+                found = selection.found
+                count, size = count - len(found.offsets), size - found.size_bytes
+            count = min(count, UNSETTLED_MAX - len(window.rows))
         has_room = count > 0 and (size > 0 or not len(found.offsets))
         if has_room and window.end < end and not request.budget.is_spent():
             fresh = read_from(
@@ -237,8 +242,13 @@ class HandOuts:
                 now_ms=expiry_ms(queue.topic, request.now_ms),
             )
             selection.end = fresh.end
-            window.note_lost(fresh.lost_offsets)
-            found.add(fresh)
+            if len(fresh.lost_offsets):
+                window.note_lost(fresh.lost_offsets)
+            if len(found.offsets):
+                found.add(fresh)
+            else:
+                fresh.expired_count += found.expired_count
+                selection.found = fresh
         return selection
 
     def _select_ahead(
@@ -246,13 +256,14 @@ class HandOuts:
         request: HandOutRequest,
         queue: QueueKey,
         window: QueueWindow,
+        end: int,
         *,
         count: int,
         size: int,
     ) -> QueueSelection:
         """Messages that may be handed out although earlier ones of the queue may not."""
         began = window.end
-        rows = self._ahead.in_order(request, queue, window, count=count)
+        rows = self._ahead.in_order(request, queue, window, end, count=count)
         # Messages that the filter left out have moved the floor, where owners of the queue begin.
         self._table.advance_consumer_offset(request.order.group, queue, window)
         selection = QueueSelection(queue, window, began, end=window.end)
@@ -274,12 +285,12 @@ class HandOuts:
             if request.budget.is_spent():
                 return selections
             try:
-                window = self._windows.open(request.order, queue)
+                window, end = self._windows.open(request.order, queue)
                 began = window.end
-                rows = self._ahead.by_priority(request, queue, window)
+                rows = self._ahead.by_priority(request, queue, window, end)
                 if request.in_order:
                     count = request.order.count_max
-                    turn = self._ahead.in_order(request, queue, window, count=count)
+                    turn = self._ahead.in_order(request, queue, window, end, count=count)
                     rows = np.intersect1d(rows, turn, assume_unique=True)
                 self._table.advance_consumer_offset(request.order.group, queue, window)
             except QueueUnderRepair:
@@ -340,9 +351,10 @@ class HandOuts:
         until_ms = request.now_ms + request.order.invisible_ms
         events, handed = [], []
         for selection in selections:
-            self._statistics.count_expired(
-                request.order.group, selection.queue, selection.found.expired_count
-            )
+            if selection.found.expired_count:
+                self._statistics.count_expired(
+                    request.order.group, selection.queue, selection.found.expired_count
+                )
             events += [
                 ReceiveEvent(
                     EventKind.SETTLE,
@@ -364,6 +376,7 @@ class HandOuts:
             self._log.write(events)
         for out in handed:
             self._statistics.count_pull(len(out.offsets), out.size_bytes)
+            self._statistics.lost_message_count += len(out.lost_offsets)
         return handed
 
     def _handed(

@@ -55,9 +55,18 @@ class Lane:
     """The calls of a group that want the same messages."""
 
     def __init__(
-        self, held: HeldRequests, filters: Filters, on_arrival: Callable[[], None]
+        self,
+        held: HeldRequests,
+        wanted: object,
+        filters: Filters,
+        on_arrival: Callable[[], None],
     ) -> None:
-        """Begin without queues; ``on_arrival`` is called in each turn in which one is noted."""
+        """Begin without queues; ``on_arrival`` is called in each turn in which one is noted.
+
+        ``wanted`` is what its calls have in common.
+        """
+        self.wanted = wanted
+        """What its calls have in common."""
         self.waiters: dict[Waiter, None] = {}
         """The calls that wait, in the order in which they came."""
         self.user_count = 0

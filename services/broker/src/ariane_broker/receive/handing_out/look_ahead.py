@@ -56,6 +56,7 @@ class LookAhead:
         request: HandOutRequest,
         queue: QueueKey,
         window: QueueWindow,
+        end: int,
         *,
         count: int,
     ) -> NDArray[np.int64]:
@@ -67,6 +68,7 @@ class LookAhead:
             request: Who asks, and when; once its budget is spent, the next turn goes on.
             queue: The queue.
             window: Its unsettled messages; more are looked at until there are enough.
+            end: The end of what can be read of it.
             count: Number of rows that is enough.
 
         Raises:
@@ -85,11 +87,11 @@ class LookAhead:
             return np.flatnonzero(_first_of_keys(rows) & free)
 
         return self._look_until(
-            request, queue, window, eligible, enough=count, rows_max=ORDER_ROWS_MAX
+            request, queue, window, end, eligible, enough=count, rows_max=ORDER_ROWS_MAX
         )
 
     def by_priority(
-        self, request: HandOutRequest, queue: QueueKey, window: QueueWindow
+        self, request: HandOutRequest, queue: QueueKey, window: QueueWindow, end: int
     ) -> NDArray[np.int64]:
         """Visible rows among which priority decides; not all if the budget is spent.
 
@@ -106,6 +108,7 @@ class LookAhead:
             request,
             queue,
             window,
+            end,
             visible,
             enough=PRIORITY_SPAN,
             rows_max=min(len(window.rows) + PRIORITY_SPAN, UNSETTLED_MAX),
@@ -118,6 +121,7 @@ class LookAhead:
         request: HandOutRequest,
         queue: QueueKey,
         window: QueueWindow,
+        end: int,
         choose: Callable[[], NDArray[np.int64]],
         *,
         enough: int,
@@ -125,7 +129,6 @@ class LookAhead:
     ) -> NDArray[np.int64]:
         """Look at more messages until enough rows are chosen, or the queue ends."""
         chosen = choose()
-        _, end = self._store.queue_bounds(*queue)
         for _ in range(_LOOKS_MAX):
             if len(chosen) >= enough or window.end >= end or len(window.rows) >= rows_max:
                 break

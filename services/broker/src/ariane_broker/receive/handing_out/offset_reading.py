@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -23,22 +22,33 @@ _NO_OFFSETS: Final = np.empty(0, np.int64)
 _NO_SIZES: Final = np.empty(0, np.int32)
 
 
-@dataclass(slots=True)
 class FoundRecords:
     """Records that were read."""
 
-    offsets: Int64s = field(default_factory=lambda: _NO_OFFSETS)
-    """Their queue offsets, ascending."""
-    sizes: NDArray[np.int32] = field(default_factory=lambda: _NO_SIZES)
-    """Bytes of each."""
-    chunks: list[memoryview] = field(default_factory=list)
-    """The records, back to back."""
-    end: int = 0
-    """All asked messages below this offset were looked at."""
-    lost_offsets: Int64s = field(default_factory=lambda: _NO_OFFSETS)
-    """Queue offsets below the end whose messages are damaged."""
-    expired_count: int = 0
-    """Messages that were passed over because they have expired."""
+    __slots__ = ("chunks", "end", "expired_count", "lost_offsets", "offsets", "sizes")
+
+    def __init__(
+        self,
+        offsets: Int64s = _NO_OFFSETS,
+        sizes: NDArray[np.int32] = _NO_SIZES,
+        chunks: Sequence[memoryview] = (),
+        *,
+        end: int = 0,
+        lost_offsets: Int64s = _NO_OFFSETS,
+        expired_count: int = 0,
+    ) -> None:
+        self.offsets = offsets
+        """Their queue offsets, ascending."""
+        self.sizes = sizes
+        """Bytes of each."""
+        self.chunks = chunks
+        """The records, back to back."""
+        self.end = end
+        """All asked messages below this offset were looked at."""
+        self.lost_offsets = lost_offsets
+        """Queue offsets below the end whose messages are damaged."""
+        self.expired_count = expired_count
+        """Messages that were passed over because they have expired."""
 
     @property
     def size_bytes(self) -> int:
@@ -49,7 +59,7 @@ class FoundRecords:
         """Append records that were read behind these."""
         self.offsets = np.concatenate((self.offsets, other.offsets))
         self.sizes = np.concatenate((self.sizes, other.sizes))
-        self.chunks += other.chunks
+        self.chunks = [*self.chunks, *other.chunks]
         self.end = other.end
         self.expired_count += other.expired_count
 
@@ -72,7 +82,7 @@ class FoundRecords:
             self.offsets[wanted],
             self.sizes[wanted],
             [memoryview(kept.tobytes())],
-            self.end,
+            end=self.end,
             expired_count=self.expired_count,
         )
 
@@ -105,10 +115,15 @@ def read_from(
         )
     budget.count_read(read.looked_at_bytes, wanted)
     end = int(read.next_queue_offset)
-    sizes, chunks = read.sizes.astype(np.int32), list(read.chunks)
-    found = FoundRecords(_NO_OFFSETS, sizes, chunks, end, read.lost_offsets)
-    found.expired_count = read.expired_count
-    if read.count == end - begin:
+    sizes = read.sizes.astype(np.int32, copy=False)
+    found = FoundRecords(
+        sizes=sizes,
+        chunks=read.chunks,
+        end=end,
+        lost_offsets=read.lost_offsets,
+        expired_count=read.expired_count,
+    )
+    if len(sizes) == end - begin:
         found.offsets = np.arange(begin, end, dtype=np.int64)
     else:
         found.offsets = found.column("queue_offset", ">i8")

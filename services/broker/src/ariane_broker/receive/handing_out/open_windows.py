@@ -36,30 +36,33 @@ class OpenWindows:
             StorageError: It could not be written.
         """
         beginnings = []
-        for queue in queues:
-            if self.table.window(group, queue) is None:
-                with suppress(QueueUnderRepair):
-                    low, _ = self.store.queue_bounds(*queue)
-                    beginnings.append(self._beginning(group, queue, self._begin(group, queue, low)))
+        for queue in self.table.without_window(group, queues):
+            with suppress(QueueUnderRepair):
+                low, _ = self.store.queue_bounds(*queue)
+                beginnings.append(self._beginning(group, queue, self._begin(group, queue, low)))
         if beginnings:
             self.log.write(beginnings)
         return len(beginnings)
 
-    def open(self, order: ReceiveOrder, queue: QueueKey) -> QueueWindow:
+    def open(self, order: ReceiveOrder, queue: QueueKey) -> tuple[QueueWindow, int]:
         """The window of an order's group in a queue, which agrees with its consumer offset.
+
+        Returns:
+            The window, and the end of what can be read of the queue.
 
         Raises:
             StorageError: The beginning could not be written.
         """
         group = order.group
-        low, _ = self.store.queue_bounds(*queue)
+        low, end = self.store.queue_bounds(*queue)
         window = self.log.window(group, queue)
         if window is None:
             self.log.write([self._beginning(group, queue, self._begin(group, queue, low))])
             window = self.table.of_group(group)[queue.topic][queue.queue_id]
-        window.raise_floor(low)
+        if low:
+            window.raise_floor(low)
         self.table.use(group, queue)
-        return window
+        return window, int(end)
 
     def _begin(self, group: str, queue: QueueKey, low: int) -> int:
         """The offset at which a group begins in a queue. All of a later added queue is wanted."""

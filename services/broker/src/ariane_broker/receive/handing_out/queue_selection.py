@@ -23,7 +23,7 @@ from ariane_storage.reading.filter import Filter
 _QUEUES_MIN: Final = 8
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class HandOutRequest:
     """One request to hand out messages of several queues."""
 
@@ -71,6 +71,7 @@ class QueueSelection:
 def event_of(group: str, out: HandedOut, selection: QueueSelection) -> ReceiveEvent:
     """The event that says what was handed out of a queue."""
     attempts = out.attempts
+    same = len(attempts) == 1 or bool((attempts == attempts[0]).all())
     return ReceiveEvent(
         EventKind.HAND,
         group,
@@ -80,7 +81,7 @@ def event_of(group: str, out: HandedOut, selection: QueueSelection) -> ReceiveEv
         out.serial,
         out.until_ms,
         selection.end,
-        attempts[:1] if bool((attempts == attempts[0]).all()) else attempts,
+        attempts[:1] if same else attempts,
     )
 
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice
+from functools import partial
+from itertools import chain, islice, repeat
 from typing import Final
 
 from ariane_broker.queue_key import QueueKey
@@ -15,6 +16,10 @@ from ariane_servicekit import EXAMINED_MAX
 
 QUEUES_MAX: Final = EXAMINED_MAX
 """Queues that a receive looks at in one turn of the loop; the next turn goes on behind them."""
+
+
+# `tuple.__new__` by way of `partial`: no Python statement for each queue.
+_new_queue_key = partial(tuple.__new__, QueueKey)
 
 
 class QueueWalk:
@@ -27,7 +32,7 @@ class QueueWalk:
             counts: The number of queues of each topic.
             first: Below their sum.
         """
-        self._ahead = _queues_from(counts, first)
+        self._ahead: Iterator[QueueKey] = _queues_from(counts, first)
         self._again: deque[QueueKey] = deque()
 
     def take(self) -> list[QueueKey]:
@@ -36,6 +41,10 @@ class QueueWalk:
         while self._again and len(queues) < QUEUES_MAX:
             queues.append(self._again.popleft())
         return queues
+
+    def put_first(self, queues: Iterable[QueueKey]) -> None:
+        """Look at some queues next that were taken and not looked at."""
+        self._ahead = chain(queues, self._ahead)
 
     def put_back(self, queues: Iterable[QueueKey]) -> None:
         """Look at some queues again, behind all others."""
@@ -46,9 +55,12 @@ def _queues_from(counts: Mapping[str, int], first: int) -> Iterator[QueueKey]:
     behind, before = [], []
     for topic, count in counts.items():
         cut = min(max(0, first), count)
-        behind.append((topic, cut, count))
-        before.append((topic, 0, cut))
+        behind.append(_queues(topic, cut, count))
+        if cut:
+            before.append(_queues(topic, 0, cut))
         first -= count
-    for topic, begin, end in behind + before:
-        for queue_id in range(begin, end):
-            yield QueueKey(topic, queue_id)
+    return chain.from_iterable(behind + before)
+
+
+def _queues(topic: str, begin: int, end: int) -> Iterator[QueueKey]:
+    return map(_new_queue_key, zip(repeat(topic), range(begin, end), strict=False))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -28,8 +28,12 @@ INVISIBLE_MS_MAX: Final = 12 * 3600 * 1000
 KEPT_MS: Final = 60_000
 """The invisible time that each renewal by the broker sets."""
 
+_NO_OFFSETS: Final = np.empty(0, np.int64)
+_NO_SIZES: Final = np.empty(0, np.int32)
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+# Never changed; not frozen, because making it would take more than twice as long.
+@dataclass(slots=True, kw_only=True)
 class ReceiveOrder:
     """The order of a client."""
 
@@ -57,8 +61,7 @@ class ReceiveOrder:
     """Names this attempt; may be empty."""
 
 
-@dataclass(frozen=True, slots=True)
-class HandedOut:
+class HandedOut(NamedTuple):
     """Messages of one queue that were handed out together."""
 
     queue: QueueKey
@@ -73,9 +76,9 @@ class HandedOut:
     """Attempts of each message, this one included, int32[n]."""
     chunks: Sequence[memoryview]
     """Their records, back to back."""
-    sizes: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
+    sizes: NDArray[np.int32] = _NO_SIZES
     """Bytes of each record, int32[n]."""
-    lost_offsets: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
+    lost_offsets: Int64s = _NO_OFFSETS
 
     @property
     def size_bytes(self) -> int:
@@ -104,7 +107,8 @@ def checked_order(order: ReceiveOrder, count_max: int = COUNT_MAX) -> ReceiveOrd
         ServiceError: FIELD_INVALID.
     """
     check_client_id(order.client_id, "order.client_id")
-    check_client_id(order.attempt_id, "order.attempt_id")
+    if order.attempt_id:
+        check_client_id(order.attempt_id, "order.attempt_id")
     if not 1 <= len(order.filters) <= TOPICS_MAX:
         rule = f"must be 1 to {TOPICS_MAX} different topics"
         raise field_invalid("order.subscriptions", rule, len(order.filters))
@@ -123,6 +127,8 @@ def checked_order(order: ReceiveOrder, count_max: int = COUNT_MAX) -> ReceiveOrd
     hold_seconds = order.hold_seconds
     if order.hold_seconds_max is not None:
         hold_seconds = min(hold_seconds, order.hold_seconds_max)
+    if order.count_max and order.size_bytes_max and hold_seconds == order.hold_seconds:
+        return order
     return replace(
         order,
         count_max=order.count_max or COUNT_DEFAULT,

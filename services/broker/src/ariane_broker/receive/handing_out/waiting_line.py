@@ -8,8 +8,6 @@ wakes one call and not all.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
 from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import Final
@@ -50,9 +48,8 @@ class WaitingLine:
         """Whether no call waits or looks at queues."""
         return not self._lanes
 
-    @contextmanager
-    def lane(self, order: ReceiveOrder, filters: Filters) -> Iterator[Lane]:
-        """The lane of an order, for as long as a call looks at queues or waits."""
+    def enter(self, order: ReceiveOrder, filters: Filters) -> Lane:
+        """Return the lane of an order; the call is in it until it leaves."""
         wanted = (
             frozenset(order.filters.items()),
             order.by_priority,
@@ -60,15 +57,16 @@ class WaitingLine:
         )
         lane = self._lanes.get(wanted)
         if lane is None:
-            lane = self._lanes[wanted] = Lane(self._held, filters, self._serve_soon)
+            lane = self._lanes[wanted] = Lane(self._held, wanted, filters, self._serve_soon)
         lane.user_count += 1
-        try:
-            yield lane
-        finally:
-            lane.user_count -= 1
-            if not lane.user_count:
-                del self._lanes[wanted]
-                lane.close()
+        return lane
+
+    def leave(self, lane: Lane) -> None:
+        """A call looks at queues and waits no longer."""
+        lane.user_count -= 1
+        if not lane.user_count:
+            del self._lanes[lane.wanted]
+            lane.close()
 
     async def wait(
         self, lane: Lane, order: ReceiveOrder, filters: Filters, lease: AnswerLease, seconds: float
@@ -168,9 +166,8 @@ class WaitingLines:
         self._cold_reads = cold_reads
         self._lines: dict[str, WaitingLine] = {}
 
-    @contextmanager
-    def lane(self, order: ReceiveOrder, filters: Filters) -> Iterator[tuple[WaitingLine, Lane]]:
-        """The line of an order's group and the order's lane, for as long as a call is in it.
+    def enter(self, order: ReceiveOrder, filters: Filters) -> tuple[WaitingLine, Lane]:
+        """Return the line of an order's group and the order's lane, for a call that leaves them.
 
         A line without calls is forgotten: groups come and go.
         """
@@ -178,12 +175,19 @@ class WaitingLines:
         line = self._lines.get(group)
         if line is None:
             line = self._lines[group] = WaitingLine(self._hand_outs, self._held, self._cold_reads)
-        try:
-            with line.lane(order, filters) as lane:
-                yield line, lane
-        finally:
-            if line.is_unused:
-                self._lines.pop(group, None)
+        return line, line.enter(order, filters)
+
+    def leave(self, group: str, line: WaitingLine, lane: Lane) -> None:
+        """A call of a group looks at queues and waits no longer."""
+        line.leave(lane)
+        if line.is_unused:
+            self._lines.pop(group, None)
+
+    def serve(self, group: str) -> None:
+        """Serve the calls of a group that wait: before one that has just come."""
+        line = self._lines.get(group)
+        if line is not None:
+            line.serve()
 
     def call(self, group: str, queue: QueueKey) -> None:
         """Let the calls of a group that wait look into a queue soon: there may be messages."""

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ariane_storage.log.records.fields import Int64s
 
-_INT64_MAX: Final = (1 << 63) - 1
+INT64_MAX: Final = (1 << 63) - 1
 
 Ranges: TypeAlias = NDArray[np.int64]
 """First queue offset and count of each range, int64[n, 2]."""
@@ -48,10 +48,10 @@ def apart(ranges: Ranges) -> Ranges:
 
     Their ends, and the sum of their counts, are int64 that do not overflow.
     """
-    if len(ranges) == 1 and ranges[0, 0] <= _INT64_MAX - ranges[0, 1]:
+    if len(ranges) == 1 and ranges[0, 0] <= INT64_MAX - ranges[0, 1]:
         return ranges
-    firsts = np.minimum(ranges[:, 0], _INT64_MAX - 1)
-    ends = firsts + np.minimum(ranges[:, 1], _INT64_MAX - firsts)
+    firsts = np.minimum(ranges[:, 0], INT64_MAX - 1)
+    ends = firsts + np.minimum(ranges[:, 1], INT64_MAX - firsts)
     order = np.argsort(firsts, kind="stable")
     firsts, ends = firsts[order], np.maximum.accumulate(ends[order])
     begins = np.flatnonzero(np.append(True, firsts[1:] > ends[:-1]))

@@ -27,19 +27,18 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from enum import IntEnum, IntFlag
-from typing import Final
+from enum import IntEnum
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.receive.in_hand.ranges import Ranges
-from ariane_broker.topics.system_topics import RECEIVE_TOPIC
-from ariane_record import RecordFields
+from ariane_record.single.record_copy import RecordCopy, lone_body
 
 _HEAD: Final = struct.Struct("<iBBHHHiiiqqq")
+_NO_QUEUE: Final = QueueKey("", 0)
 _NO_RANGES: Final = np.empty((0, 2), np.int64)
 _NO_ATTEMPTS: Final = np.empty(0, np.int32)
 
@@ -57,29 +56,28 @@ class EventKind(IntEnum):
     FORGET = 8
 
 
-class EventFlag(IntFlag):
-    """Marks of an event."""
+class EventFlag:
+    """Marks of an event: plain numbers, because each receive sets and tests some."""
 
-    NONE = 0
-    PASSED = 1
+    NONE: Final = 0
+    PASSED: Final = 1
     """HAND: messages that were looked at and not handed out are settled."""
-    GIVEN_BACK = 2
+    GIVEN_BACK: Final = 2
     """HIDE: the receipts are used up."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReceiveEvent:
+class ReceiveEvent(NamedTuple):
     """One change; its kind determines which fields count."""
 
     kind: EventKind
     """The kind."""
     group: str = ""
     """The consumer group."""
-    queue: QueueKey = field(default_factory=lambda: QueueKey("", 0))
+    queue: QueueKey = _NO_QUEUE
     """The queue."""
-    flags: EventFlag = EventFlag.NONE
+    flags: int = EventFlag.NONE
     """Its marks."""
-    ranges: Ranges = field(default_factory=lambda: _NO_RANGES)
+    ranges: Ranges = _NO_RANGES
     """The messages, in ascending order."""
     serial: int = 0
     """The receipt's serial."""
@@ -87,7 +85,7 @@ class ReceiveEvent:
     """End of their invisible time."""
     offset: int = 0
     """See the table above."""
-    attempts: NDArray[np.int32] = field(default_factory=lambda: _NO_ATTEMPTS)
+    attempts: NDArray[np.int32] = _NO_ATTEMPTS
     """Their attempts: one number for each, or one for all."""
     holder: bytes = b""
     """HIDE: the client for which the broker renews the invisible time; empty if a client has set
@@ -111,11 +109,9 @@ def decode_events(body: bytes) -> Iterator[ReceiveEvent]:
         yield event
 
 
-def event_record(events: Iterable[ReceiveEvent], now_ms: int) -> RecordFields:
+def event_record(events: Iterable[ReceiveEvent], now_ms: int) -> RecordCopy:
     """The record that stores events."""
-    return RecordFields(
-        topic=RECEIVE_TOPIC, body=encode_events(events), properties={}, born_timestamp_ms=now_ms
-    )
+    return lone_body(encode_events(events), now_ms)
 
 
 def _encoded(event: ReceiveEvent) -> bytes:
@@ -160,7 +156,7 @@ def _decoded(body: bytes, begin: int) -> tuple[ReceiveEvent, int]:
         EventKind(kind),
         body[begin + _HEAD.size : topic_at].decode(),
         QueueKey(body[topic_at:holder_at].decode(), queue_id),
-        EventFlag(flags),
+        flags,
         ranges.astype(np.int64),
         serial,
         until_ms,

@@ -76,6 +76,16 @@ class ReceiveLog:
         if topic in known or (known and not topic):
             self.write([ReceiveEvent(EventKind.FORGET, group, QueueKey(topic, 0))])
 
+    @property
+    def is_secured(self) -> bool:
+        """Whether ``secured`` would return at once."""
+        return bool(self._table.secret) and not self._secret_is_fresh
+
+    @property
+    def waits(self) -> bool:
+        """Whether there is anything to wait for in ``promised``."""
+        return self._log.promise.waits
+
     async def secured(self) -> None:
         """Ensure that the log has a confirmed secret: receipts stay valid at the next primary.
 

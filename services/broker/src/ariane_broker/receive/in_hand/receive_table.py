@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -39,6 +40,8 @@ SERIALS_DRAWN: Final = 1 << 16
 _HOLDERS_MAX: Final = 4096
 """How many clients are remembered before those that hold no message are forgotten; the next time is
 when there are twice as many as were left, since it looks at all windows in use."""
+
+_NOWHERE: Final[Mapping[Any, Any]] = MappingProxyType({})
 
 _log = get_logger(__name__)
 
@@ -104,10 +107,19 @@ class ReceiveTable(SnapshotState):
 
         Also None if the group's offset was reset since: all its receipts are void then.
         """
-        window = self._find(group, queue)
+        topic, queue_id = queue
+        window = self._windows.get(group, _NOWHERE).get(topic, _NOWHERE).get(queue_id)
         if window is None or window.reset_epoch != self._offsets.reset_epoch(group, queue):
             return None
         return window
+
+    def without_window(self, group: str, queues: Iterable[QueueKey]) -> list[QueueKey]:
+        """Those of some queues for which ``window`` has none."""
+        windows = self._windows.get(group, _NOWHERE)
+        resets = self._offsets.resets_of(group)
+        if not resets:  # Nearly always; and without a call for each queue.
+            return [queue for queue in queues if queue[1] not in windows.get(queue[0], _NOWHERE)]
+        return [queue for queue in queues if self.window(group, queue) is None]
 
     def holder(self, number: int) -> str:
         """The client with a number."""
@@ -126,17 +138,16 @@ class ReceiveTable(SnapshotState):
     def _apply(self, event: ReceiveEvent) -> QueueWindow | None:
         """Apply one change, in the order of the log; return its window, if it is of one."""
         self.change_count += 1
-        if event.kind is EventKind.SECRET:
-            self.secret = event.holder
-            return None
-        if event.kind is EventKind.SHIFT:
-            self._shift(event.until_ms)
-            return None
-        if event.kind is EventKind.FORGET:
-            self._forget_of(event.group, event.queue.topic)
+        if event.kind >= EventKind.SECRET:  # Of no window.
+            if event.kind is EventKind.SECRET:
+                self.secret = event.holder
+            elif event.kind is EventKind.SHIFT:
+                self._shift(event.until_ms)
+            else:
+                self._forget_of(event.group, event.queue.topic)
             return None
         group, queue = event.group, event.queue
-        self.use(group, queue)
+        self._in_use[group, queue] = None
         windows = self._windows.setdefault(group, {}).setdefault(queue.topic, {})
         if event.kind is EventKind.BEGIN:
             windows[queue.queue_id] = QueueWindow(event.offset, event.serial)
@@ -282,11 +293,8 @@ class ReceiveTable(SnapshotState):
 
     def advance_consumer_offset(self, group: str, queue: QueueKey, window: QueueWindow) -> None:
         """Raise the group's consumer offset to the floor, unless the offset was reset meanwhile."""
-        if window.reset_epoch != self._offsets.reset_epoch(group, queue):
-            return
-        known, floor = self._offsets.find(group, queue), window.floor
-        if known is None or known < floor:
-            self._offsets.put(group, queue, ConsumerOffset(floor))
+        offset = ConsumerOffset(window.floor)
+        if self._offsets.advance(group, queue, offset, window.reset_epoch):
             self._mark_changed()
 
     def _number_of(self, holder: str) -> int:

@@ -22,7 +22,6 @@ from ariane_broker.read.range_pull import Projection, PullRange, RangeOrder
 from ariane_broker.rpc.answer_leases import hold_seconds_max, lease_of
 from ariane_broker.rpc.pull_stream import PullStream, StreamOrder
 from ariane_broker.rpc.translation.pull_wire import (
-    plain_order,
     pull_answer,
     pull_order,
     queue_messages,
@@ -97,7 +96,7 @@ class PullServicer(PullServiceServicer):
         self, request: pull_pb.PullMessagesRequest, context: aio.ServicerContext[Any, Any]
     ) -> pull_pb.PullMessagesResponse:
         """Pull plain messages of many queues."""
-        order = await plain_order(request, hold_seconds_max=hold_seconds_max(context))
+        order = await pull_order(request, hold_seconds_max=hold_seconds_max(context))
         pulled = await self._answer(order, context)
         queues = (queue_messages(queue, self._broker_name) for queue in pulled)
         return pull_pb.PullMessagesResponse(queues=await in_turns(chain.from_iterable(queues)))

@@ -12,19 +12,16 @@ from ariane.broker.v1 import send_service_pb2 as send_pb
 from ariane.broker.v1.send_service_pb2_grpc import SendServiceServicer
 from ariane.common.v1.message_pb2 import StoredPosition
 from ariane_broker.append.append import AppendRecords
-from ariane_broker.append.rows import Outcome
+from ariane_broker.append.rows import Outcome, Rows
 from ariane_broker.clients.producers import Producers
 from ariane_broker.delay.recall import Recall
 from ariane_broker.rpc.peer_address import peer_host, peer_text
 from ariane_broker.rpc.plain_send import PlainSent, SendMessages
-from ariane_broker.rpc.translation.append_wire import (
-    AppendRequest,
-    append_response,
-    sequence_of,
-)
+from ariane_broker.rpc.translation.append_wire import append_response
 from ariane_broker.rpc.translation.delay_wire import delivery_time_ms
 from ariane_broker.rpc.translation.level_wire import LEVELS, demand_of
 from ariane_broker.rpc.translation.wire_time import time_of
+from ariane_record import ProducerSequence
 from ariane_record.layout import Host
 from ariane_record.single.message_id import offset_message_ids
 from ariane_record.single.recall_handle import RecallHandle
@@ -57,18 +54,16 @@ class SendServicer(SendServiceServicer):
         self._store_host = store_host
 
     def AppendRecords(  # type: ignore[override]  # what decodes and encodes it is ours.
-        self, request: AppendRequest, context: aio.ServicerContext[Any, Any]
+        self, rows: Rows, context: aio.ServicerContext[Any, Any]
     ) -> bytes | Awaitable[bytes]:
         """Append a table; without a wait if the broker's promise needs none."""
-        born_host, rows = peer_host(context.peer()), request.rows
+        born_host = peer_host(context.peer())
         if rows.table is not None:
-            sent = zip(rows.topics, rows.table.counts, strict=True)
-            self._note(context, born_host, sent)
-        outcomes = self._append_records.take(rows, born_host, request.trace_parents)
-        counts = request.record_counts
+            self._note(context, born_host, zip(rows.topics, rows.counts, strict=True))
+        outcomes = self._append_records.take(rows, born_host)
         if isinstance(outcomes, list):
-            return append_response(outcomes, counts)
-        return _answer_later(outcomes, counts)
+            return append_response(outcomes, rows.counts)
+        return _answer_later(outcomes, rows.counts)
 
     async def SendMessages(
         self, request: send_pb.SendMessagesRequest, context: aio.ServicerContext[Any, Any]
@@ -76,14 +71,16 @@ class SendServicer(SendServiceServicer):
         """Send plain messages."""
         queue_id = request.queue_id if request.HasField("queue_id") else None
         demand = demand_of(request.required_level, request.in_sync_min)
-        peer = context.peer()
+        peer, said = context.peer(), request.sequence
         self._note(context, peer_host(peer), [(request.topic, len(request.messages))])
         sent = await self._send_messages.send(
             request.topic,
             queue_id,
             request.messages,
             peer_host(peer),
-            sequence_of(request.sequence) if request.HasField("sequence") else None,
+            ProducerSequence(said.producer_id, said.producer_epoch, said.first_sequence)
+            if request.HasField("sequence")
+            else None,
             demand=demand,
             half_group=request.half_group,
         )

@@ -40,11 +40,11 @@ from ariane_broker.queue_key import QueueKey
 from ariane_broker.read.pull_order import Position, PulledQueue, PullOrder
 from ariane_broker.read.range_pull import RangeChunk
 from ariane_broker.receive.in_hand.ranges import ranges_of
-from ariane_broker.rpc.translation.stored_message import message_of
+from ariane_broker.rpc.translation.stored_message import fill_message
 from ariane_broker.rpc.translation.subscription_wire import filters_of
 from ariane_broker.rpc.translation.wire_time import seconds_of
+from ariane_record import decode_record
 from ariane_record.decoding.body_runs import GatheredBodies, gather_bodies
-from ariane_record.decoding.columns import decode_columns
 from ariane_record.single.wire_fields import length_prefix, length_tag
 from ariane_servicekit import in_turns
 from ariane_servicekit.rpc.error_status import status_of
@@ -63,8 +63,10 @@ _RANGE_PROPERTIES: Final = length_tag(PullRangeResponse.PROPERTIES_FIELD_NUMBER)
 _RANGE_RECORDS: Final = length_tag(PullRangeResponse.RECORDS_FIELD_NUMBER)
 
 
-async def pull_order(request: PullRecordsRequest, *, hold_seconds_max: float | None) -> PullOrder:
-    """The order of a consumer.
+async def pull_order(
+    request: PullRecordsRequest | PullMessagesRequest, *, hold_seconds_max: float | None
+) -> PullOrder:
+    """The order of a consumer, or of a client of plain messages.
 
     Args:
         request: Its request.
@@ -73,33 +75,21 @@ async def pull_order(request: PullRecordsRequest, *, hold_seconds_max: float | N
     Raises:
         ServiceError: FIELD_INVALID.
     """
-    return await order_of(
-        request,
-        record_count_max=request.record_count_max,
-        hold_seconds_max=hold_seconds_max,
-        bodies_suffice=request.projection == PULL_PROJECTION_BODIES,
-    )
-
-
-async def order_of(
-    request: PullRecordsRequest | PullMessagesRequest,
-    *,
-    record_count_max: int,
-    hold_seconds_max: float | None,
-    exact: bool = False,
-    bodies_suffice: bool = False,
-) -> PullOrder:
-    """The order of a pull of either kind; fields that differ between the kinds are arguments."""
+    if isinstance(request, PullMessagesRequest):
+        count_max, is_exact, bodies_suffice = request.message_count_max, True, False
+    else:
+        bodies_suffice = request.projection == PULL_PROJECTION_BODIES
+        count_max, is_exact = request.record_count_max, False
     return PullOrder(
         consumer_group=request.consumer_group,
         client_id=request.client_id,
         positions=tuple(await in_turns(map(pull_position, request.positions))),
         filters=filters_of(request.subscriptions),
-        record_count_max=record_count_max,
+        record_count_max=count_max,
         size_bytes_max=request.size_bytes_max,
         hold_seconds=seconds_of(request.hold_duration, "hold_duration"),
         hold_seconds_max=hold_seconds_max,
-        exact=exact,
+        exact=is_exact,
         bodies_suffice=bodies_suffice,
         uploaded_filters_follow=request.uploaded_filters_follow,
     )
@@ -218,32 +208,9 @@ def range_answer(chunk: RangeChunk) -> bytes:
     return b"".join(pieces)
 
 
-async def plain_order(request: PullMessagesRequest, *, hold_seconds_max: float | None) -> PullOrder:
-    """The order of a client of plain messages.
-
-    Args:
-        request: Its request.
-        hold_seconds_max: The hold time that the call's deadline allows.
-
-    Raises:
-        ServiceError: FIELD_INVALID.
-    """
-    return await order_of(
-        request,
-        record_count_max=request.message_count_max,
-        hold_seconds_max=hold_seconds_max,
-        exact=True,
-    )
-
-
 def queue_messages(pulled: PulledQueue, broker_name: str) -> Iterator[QueueMessages | None]:
     """The messages of one queue, all together; yields None for each of them before."""
-    columns = decode_columns(pulled.records, pulled.sizes)
-    messages = []
-    for position in range(len(columns)):
-        messages.append(message_of(columns.message(position), broker_name))
-        yield None
-    yield QueueMessages(
+    answer = QueueMessages(
         topic=pulled.queue.topic,
         queue_id=pulled.queue.queue_id,
         error=None if pulled.error is None else status_of(pulled.error),
@@ -253,5 +220,11 @@ def queue_messages(pulled: PulledQueue, broker_name: str) -> Iterator[QueueMessa
         log_epoch=pulled.log_epoch,
         replica=None if pulled.replica is None else ReplicaHint(**pulled.replica._asdict()),
         lost=lost_runs(pulled.lost_offsets),
-        messages=messages,
     )
+    records, begin = memoryview(pulled.records), 0
+    for size in pulled.sizes.tolist():
+        record = records[begin : begin + size]
+        fill_message(decode_record(record, verify=False), broker_name, answer.messages.add())
+        begin += size
+        yield None
+    yield answer

@@ -7,6 +7,7 @@ are appended to the other fields, which the generated class encodes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from struct import Struct
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -21,7 +22,7 @@ from ariane_broker.receive.handing_out.receive_order import (
     HandedOut,
     ReceiveOrder,
 )
-from ariane_broker.receive.in_hand.ranges import Ranges, apart
+from ariane_broker.receive.in_hand.ranges import INT64_MAX, Ranges, apart
 from ariane_broker.receive.in_hand.receipts import (
     Receipt,
     decode_handle,
@@ -29,6 +30,7 @@ from ariane_broker.receive.in_hand.receipts import (
     encode_handle,
     encode_receipt,
 )
+from ariane_broker.receive.settled_messages import SettledMessage
 from ariane_broker.receive.settling import (
     DONE,
     Failed,
@@ -40,11 +42,11 @@ from ariane_broker.receive.settling import (
 )
 from ariane_broker.receive.standing import QueueStanding
 from ariane_broker.rpc.translation.pull_wire import lost_runs
-from ariane_broker.rpc.translation.stored_message import message_of
+from ariane_broker.rpc.translation.stored_message import fill_message
 from ariane_broker.rpc.translation.subscription_wire import filters_of
 from ariane_broker.rpc.translation.wire_time import seconds_of, set_time
-from ariane_record.decoding.columns import decode_columns
-from ariane_record.single.wire_fields import length_prefix, length_tag
+from ariane_record import decode_record
+from ariane_record.single.wire_fields import length_tag, varint
 from ariane_servicekit.errors import ServiceError, field_invalid
 from ariane_servicekit.rpc.error_status import status_of
 
@@ -56,11 +58,12 @@ SETTLEMENTS_MAX: Final = 8192
 _Piece: TypeAlias = bytes | memoryview
 
 _INT32: Final = np.dtype("<i4")
+_RANGE: Final = Struct("<qq")
 _LEAST_RANGE: Final = np.array((0, 1), np.int64)
 """The least first offset and count of a range."""
 
-_QUEUES: Final = length_tag(receive_pb.ReceiveRecordsResponse.QUEUES_FIELD_NUMBER)
-_RECORDS: Final = length_tag(receive_pb.ReceivedRecords.RECORDS_FIELD_NUMBER)
+_QUEUES: Final = varint(length_tag(receive_pb.ReceiveRecordsResponse.QUEUES_FIELD_NUMBER))
+_RECORDS: Final = varint(length_tag(receive_pb.ReceivedRecords.RECORDS_FIELD_NUMBER))
 
 
 def receive_order(
@@ -104,11 +107,14 @@ def plain_answers(
     answer = receive_pb.ReceiveMessagesResponse()
     size = 0
     for out in handed:
-        columns = decode_columns(b"".join(out.chunks), out.sizes)
+        records = memoryview(b"".join(out.chunks))
+        begin = 0
         rows = zip(out.offsets.tolist(), out.attempts.tolist(), out.sizes.tolist(), strict=True)
         for row, (queue_offset, attempts, record_bytes) in enumerate(rows):
             received = answer.messages.add()
-            received.message.CopyFrom(message_of(columns.message(row), broker_name))
+            record = records[begin : begin + record_bytes]
+            fill_message(decode_record(record, verify=False), broker_name, received.message)
+            begin += record_bytes
             received.message.position.attempts = attempts - 1
             receipt = Receipt(out.queue, out.serial, queue_offset)
             received.receipt_handle = encode_handle(receipt, group, secret)
@@ -128,7 +134,7 @@ def packed_answer(handed: Iterable[HandedOut], group: str, secret: bytes) -> byt
     """A ``ReceiveRecordsResponse``, encoded; chunks are read now."""
     pieces: list[_Piece] = []
     for out in handed:
-        same = bool((out.attempts == out.attempts[0]).all())
+        same = len(out.attempts) == 1 or bool((out.attempts == out.attempts[0]).all())
         attempts = out.attempts[:1] if same else out.attempts
         head = receive_pb.ReceivedRecords(
             topic=out.queue.topic,
@@ -136,18 +142,18 @@ def packed_answer(handed: Iterable[HandedOut], group: str, secret: bytes) -> byt
             receipt=encode_receipt(Receipt(out.queue, out.serial), group, secret),
             attempts=(attempts - 1).astype(_INT32, copy=False).tobytes(),
             invisible_until_ms=out.until_ms,
-            lost=lost_runs(out.lost_offsets),
+            lost=lost_runs(out.lost_offsets) if len(out.lost_offsets) else None,
             record_sizes=out.sizes.astype(_INT32, copy=False).tobytes(),
         ).SerializeToString()
-        parts: list[_Piece] = [head, length_prefix(_RECORDS, out.size_bytes), *out.chunks]
-        pieces += (length_prefix(_QUEUES, sum(map(len, parts))), *parts)
+        parts: list[_Piece] = [head, _RECORDS, varint(out.size_bytes), *out.chunks]
+        pieces += (_QUEUES, varint(sum(map(len, parts))), *parts)
     return b"".join(pieces)
 
 
-def settlements_of_handles(
-    handles: Sequence[str], group: str, secret: bytes, outcome: Outcome
-) -> Iterator[Settlement | ServiceError]:
-    """The settlements of a client's handles, one for each.
+def receipts_of(
+    handles: Sequence[str], group: str, secret: bytes
+) -> Iterator[Receipt | ServiceError]:
+    """The receipts of a client's handles, one for each.
 
     Raises:
         ServiceError: FIELD_INVALID for a wrong number of them; the error of an invalid handle is
@@ -156,12 +162,16 @@ def settlements_of_handles(
     if not 1 <= len(handles) <= HANDLES_MAX:
         raise field_invalid("receipt_handles", f"must be 1 to {HANDLES_MAX}", len(handles))
     for handle in handles:
-        yield _of_handle(handle, group, secret, outcome)
+        try:
+            yield decode_handle(handle, group, secret)
+        except ServiceError as error:
+            yield error
 
 
-def _of_handle(
+def settlement_of_handle(
     handle: str, group: str, secret: bytes, outcome: Outcome
 ) -> Settlement | ServiceError:
+    """The settlement of one message; the error of an invalid handle."""
     try:
         receipt = decode_handle(handle, group, secret)
     except ServiceError as error:
@@ -196,7 +206,12 @@ def _of_ranges(
 def _ranges_of(octets: bytes, path: str) -> Ranges | None:
     if not octets:
         return None
-    if len(octets) % 16:
+    if len(octets) == _RANGE.size:
+        # As below, in a fifth of the time: most settlements have one range.
+        first, count = _RANGE.unpack(octets)
+        if first >= 0 and 1 <= count <= INT64_MAX - first:
+            return np.array(((first, count),), np.int64)
+    if len(octets) % _RANGE.size:
         raise field_invalid(f"{path}.ranges", "must be pairs of int64", len(octets))
     ranges = np.frombuffer(octets, "<i8").reshape(-1, 2).astype(np.int64)
     if bool((ranges < _LEAST_RANGE).any()):
@@ -250,7 +265,7 @@ def kept_settlements(
         raise field_invalid("receipts", f"must be 1 to {HANDLES_MAX} with handles", count)
     group, outcome = request.consumer_group, Kept(request.client_id)
     for handle in request.receipt_handles:
-        yield _of_handle(handle, group, secret, outcome)
+        yield settlement_of_handle(handle, group, secret, outcome)
     for octets in request.receipts:
         yield _of_receipt(octets, group, secret, outcome)
 
@@ -270,9 +285,13 @@ def kept_messages(outcome: Settled | ServiceError, named: str) -> receive_pb.Kep
     return receive_pb.KeptMessages(error=_error_of(outcome, named))
 
 
-def settled_message(outcome: Settled | ServiceError, handle: str) -> receive_pb.SettledMessage:
+def settled_message(
+    outcome: Settled | SettledMessage | ServiceError, handle: str
+) -> receive_pb.SettledMessage:
     """The result of a handle."""
-    dead_letter = isinstance(outcome, Settled) and bool(len(outcome.dead))
+    if isinstance(outcome, Settled):
+        outcome = SettledMessage.of(outcome)
+    dead_letter = isinstance(outcome, SettledMessage) and outcome.dead
     return receive_pb.SettledMessage(error=_error_of(outcome, handle), dead_letter=dead_letter)
 
 
@@ -284,7 +303,7 @@ def settled_records(outcome: Settled | ServiceError, receipt: bytes) -> receive_
     return settled
 
 
-def _error_of(outcome: Settled | ServiceError, receipt: str) -> Status | None:
+def _error_of(outcome: Settled | SettledMessage | ServiceError, receipt: str) -> Status | None:
     """Why an entry was not, or not wholly, settled."""
     if isinstance(outcome, ServiceError):
         return status_of(outcome)

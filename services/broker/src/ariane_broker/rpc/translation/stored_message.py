@@ -6,11 +6,9 @@ that pack no blocks, for queries, and for people.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
-
-from google.protobuf.timestamp_pb2 import Timestamp
 
 from ariane.common.v1.message_pb2 import (
     COMPRESSION_LZ4,
@@ -28,27 +26,36 @@ from ariane.common.v1.message_pb2 import (
     MessageType,
     StoredPosition,
 )
-from ariane_broker.append.plain_message import PlainMessage
 from ariane_broker.errors.public_errors import message_illegal, message_too_large
 from ariane_broker.filters.tags import ALL_TAGS
 from ariane_broker.rpc.translation.reply_address import (
     REPLY_PROPERTIES,
+    REPLY_TO_CLIENT,
     reply_address_of,
     reply_properties,
 )
-from ariane_broker.rpc.translation.wire_time import milliseconds_of, set_time, time_of
+from ariane_broker.rpc.translation.wire_time import milliseconds_of, set_time
 from ariane_broker.topics.topic_table import TopicMessageType
 from ariane_broker.transactions.stored_place import StoredPlace
 from ariane_broker.transactions.transaction_records import TRANSACTION_PROPERTIES
 from ariane_record import (
+    BlockEncoder,
+    IllegalProperty,
     PropertyName,
     RecordFields,
+    RecordTooLarge,
     SystemFlag,
     decode_record,
 )
 from ariane_record.control_characters import holds_control_character
 from ariane_record.layout import COMPRESSION_TYPE_MASK
-from ariane_record.names import DEAD_LETTER_PREFIX, REPLY_SUFFIX, RETRY_PREFIX
+from ariane_record.names import (
+    DEAD_LETTER_PREFIX,
+    REPLY_SUFFIX,
+    RETRY_PREFIX,
+    TRACE_TOPIC,
+    TRACE_WRITER,
+)
 from ariane_record.priority import priority_of
 from ariane_record.single.message_id import encode_offset_message_id
 
@@ -62,9 +69,15 @@ _FIELD_PROPERTIES: Final = SYSTEM_PROPERTIES | REPLY_PROPERTIES
 
 _RESERVED_PROPERTIES: Final = _FIELD_PROPERTIES | TRANSACTION_PROPERTIES
 
-_SENT_TYPES: Final = frozenset(
-    {MESSAGE_TYPE_UNSPECIFIED, MESSAGE_TYPE_NORMAL, MESSAGE_TYPE_FIFO, MESSAGE_TYPE_DELAY}
-)
+_ORDINARY_TYPES: Final = frozenset({MESSAGE_TYPE_UNSPECIFIED, MESSAGE_TYPE_NORMAL})
+_SENT_TYPES: Final = _ORDINARY_TYPES | {
+    MESSAGE_TYPE_FIFO,
+    MESSAGE_TYPE_DELAY,
+    MESSAGE_TYPE_TRANSACTION,
+}
+
+_TIME_DIGITS_MAX: Final = 15
+"""A time in milliseconds has fewer."""
 
 _COMPRESSED: Final = int(SystemFlag.COMPRESSED)
 _COMPRESSION_BITS: Final = {
@@ -93,6 +106,8 @@ class EncodingDefaults:
     """Largest body."""
     cluster_name: str
     """The cluster whose reply topic a requester reads."""
+    trace_writer: str
+    """Who sends, for the trace topic, which everybody may write to; empty if nobody is known."""
 
 
 def is_delayed(message: Message) -> bool:
@@ -110,36 +125,37 @@ def type_of(message: Message, position: int, *, is_half: bool = False) -> TopicM
             group or without a time, or a half message among others.
     """
     delayed, grouped = is_delayed(message), message.message_group != ""
-    message_type = message.message_type
-    if is_half and message_type != MESSAGE_TYPE_TRANSACTION:
-        raise message_illegal(position, "it goes with half messages and is none")
-    if is_half and delayed:
-        raise message_illegal(position, "a half message cannot be delayed")
+    kind = message.message_type
+    is_transaction = kind == MESSAGE_TYPE_TRANSACTION
+    if is_half or delayed or kind not in _ORDINARY_TYPES:
+        for is_broken, rule in (
+            (is_half and not is_transaction, "it goes with half messages and is none"),
+            (is_half and delayed, "a half message cannot be delayed"),
+            (delayed and grouped, "a message of a group cannot be delayed"),
+            (
+                kind == MESSAGE_TYPE_DELAY and not delayed,
+                "a delayed message needs a delivery time, a delay or a level",
+            ),
+            (is_transaction and not is_half, "a half message needs its producer group"),
+            (kind == MESSAGE_TYPE_FIFO and not grouped, "a FIFO message needs a message group"),
+            (kind not in _SENT_TYPES, "its type is not known"),
+        ):
+            if is_broken:
+                raise message_illegal(position, rule)
     if is_half:
         return TopicMessageType.TRANSACTION
-    if delayed and grouped:
-        raise message_illegal(position, "a message of a group cannot be delayed")
-    if message_type == MESSAGE_TYPE_DELAY and not delayed:
-        raise message_illegal(
-            position, "a delayed message needs a delivery time, a delay or a level"
-        )
-    if message_type == MESSAGE_TYPE_TRANSACTION:
-        raise message_illegal(position, "a half message needs its producer group")
-    if message_type == MESSAGE_TYPE_FIFO and not grouped:
-        raise message_illegal(position, "a FIFO message needs a message group")
-    if message_type not in _SENT_TYPES:
-        raise message_illegal(position, "its type is not known")
     if delayed:
         return TopicMessageType.DELAY
     return TopicMessageType.FIFO if grouped else TopicMessageType.NORMAL
 
 
-def plain_message(
-    message: Message, topic: str, position: int, defaults: EncodingDefaults
-) -> PlainMessage:
-    """Convert a producer's message for encoding.
+def add_message(
+    encoder: BlockEncoder, message: Message, topic: str, position: int, defaults: EncodingDefaults
+) -> str:
+    """Add a producer's message to a block; return its unique id.
 
     Args:
+        encoder: The block's encoder.
         message: As the producer sent it.
         topic: The topic that it goes to.
         position: Position of the message in the call, for errors.
@@ -147,6 +163,7 @@ def plain_message(
 
     Raises:
         ServiceError: MESSAGE_ILLEGAL, MESSAGE_TOO_LARGE or FIELD_INVALID.
+        BlockFull: The block has no room for the message.
     """
     # Each field is read once: for small messages that is what sending them plainly costs.
     body = message.body
@@ -158,72 +175,105 @@ def plain_message(
     ):
         rule = "a tag is not '*', and holds no '|', control character or outer space"
         raise message_illegal(position, rule)
+    properties = _own_properties(message, position)
+    system_flag = _COMPRESSION_BITS.get(message.compression)
+    if system_flag is None:
+        raise message_illegal(position, "its compression is not known")
+    born_timestamp_ms = defaults.born_timestamp_ms
+    if message.HasField("create_time"):
+        field = f"messages[{position}].create_time"
+        born_timestamp_ms = milliseconds_of(message.create_time, field)
+    if message.HasField("expire_time"):
+        expiry_ms = milliseconds_of(message.expire_time, f"messages[{position}].expire_time")
+        properties[PropertyName.EXPIRES_AT] = str(expiry_ms)
+        system_flag |= int(SystemFlag.EXPIRES)
+    if topic.endswith(REPLY_SUFFIX) or message.HasField("reply_address"):
+        properties |= reply_properties(message, topic, position, cluster_name=defaults.cluster_name)
+        tag = properties[REPLY_TO_CLIENT] if topic.endswith(REPLY_SUFFIX) else tag
+    if topic == TRACE_TOPIC:
+        properties |= _writer(properties, position, defaults.trace_writer)
+    unique_id = message.unique_id or defaults.next_unique_id()
+    try:
+        encoder.add(
+            body,
+            tag=tag,
+            keys=tuple(message.keys),
+            unique_id=unique_id,
+            properties=properties,
+            message_group=message.message_group,
+            flag=message.flag,
+            system_flag=system_flag,
+            born_timestamp_ms=born_timestamp_ms,
+        )
+    except (IllegalProperty, RecordTooLarge) as error:
+        raise message_illegal(position, str(error)) from error
+    return unique_id
+
+
+def _own_properties(message: Message, position: int) -> dict[str, str]:
+    """The properties that a producer gives a message, with its priority.
+
+    Raises:
+        ServiceError: MESSAGE_ILLEGAL.
+    """
     properties: dict[str, str] = {}
     if message.properties:
         properties.update(message.properties)
     if properties and not _RESERVED_PROPERTIES.isdisjoint(properties):
         reserved = min(_RESERVED_PROPERTIES.intersection(properties))
         raise message_illegal(position, f"property {reserved!r} belongs to the system")
-    system_flag = _compression_bits(message, position)
-    born_timestamp_ms = defaults.born_timestamp_ms
-    if message.HasField("create_time"):
-        field = f"messages[{position}].create_time"
-        born_timestamp_ms = milliseconds_of(message.create_time, field)
     if message.HasField("priority"):
         properties[PropertyName.PRIORITY] = str(message.priority)
-    if message.HasField("expire_time"):
-        expiry_ms = milliseconds_of(message.expire_time, f"messages[{position}].expire_time")
-        properties[PropertyName.EXPIRES_AT] = str(expiry_ms)
-        system_flag |= int(SystemFlag.EXPIRES)
-    is_reply = topic.endswith(REPLY_SUFFIX)
-    if is_reply or message.HasField("reply_address"):
-        properties |= reply_properties(message, topic, position, cluster_name=defaults.cluster_name)
-    if is_reply:
-        tag = message.reply_address.client_id
-    return PlainMessage(
-        body,
-        tag,
-        tuple(message.keys),
-        message.unique_id or defaults.next_unique_id(),
-        properties,
-        message.message_group,
-        message.flag,
-        system_flag,
-        born_timestamp_ms,
-    )
+    return properties
 
 
-def _compression_bits(message: Message, position: int) -> int:
-    """What the system flag says of a body, which its producer may have compressed."""
-    bits = _COMPRESSION_BITS.get(message.compression)
-    if bits is None:
-        raise message_illegal(position, "its compression is not known")
-    return bits
+def _writer(properties: Mapping[str, str], position: int, user: str) -> dict[str, str]:
+    """The property that says who writes a trace; empty if nobody is known.
+
+    Raises:
+        ServiceError: MESSAGE_ILLEGAL: the message says it itself.
+    """
+    if TRACE_WRITER in properties:
+        raise message_illegal(position, f"property {TRACE_WRITER!r} belongs to the system")
+    return {TRACE_WRITER: user} if user else {}
 
 
 def message_of(fields: RecordFields, broker_name: str) -> Message:
     """Convert a stored message to a message of the contract."""
+    message = Message()
+    fill_message(fields, broker_name, message)
+    return message
+
+
+def fill_message(fields: RecordFields, broker_name: str, message: Message) -> None:
+    """Say in an empty message of the contract what was stored.
+
+    Field by field: that costs half of what it takes to make one and copy it into an answer.
+    """
     properties = fields.properties
-    return Message(
-        topic=fields.topic,
-        body=fields.body,
-        tag=fields.tag,
-        keys=fields.keys,
-        message_group=fields.message_group,
-        properties={
-            name: value for name, value in properties.items() if name not in _FIELD_PROPERTIES
-        },
-        unique_id=fields.unique_id,
-        flag=fields.flag,
-        message_type=_stored_type(fields),
-        compression=_stored_compression(fields.system_flag),
-        create_time=time_of(fields.born_timestamp_ms),
-        position=position_of(fields, broker_name),
-        priority=priority_of(properties.get(PropertyName.PRIORITY, "")),
-        expire_time=_expire_time(properties.get(PropertyName.EXPIRES_AT, "")),
-        origin=origin_of(fields),
-        reply_address=reply_address_of(fields.topic, properties),
-    )
+    message.topic, message.body = fields.topic, fields.body
+    message.tag, message.message_group = fields.tag, fields.message_group
+    message.keys.extend(fields.keys)
+    for name, value in properties.items():
+        if name not in _FIELD_PROPERTIES:
+            message.properties[name] = value
+    message.unique_id, message.flag = fields.unique_id, fields.flag
+    message.message_type = _stored_type(fields)
+    message.compression = _stored_compression(fields.system_flag)
+    set_time(message.create_time, fields.born_timestamp_ms)
+    fill_position(fields, broker_name, message.position)
+    priority = priority_of(properties.get(PropertyName.PRIORITY, ""))
+    if priority is not None:
+        message.priority = priority
+    expires_at = properties.get(PropertyName.EXPIRES_AT, "")
+    if expires_at.isascii() and expires_at.isdigit() and len(expires_at) < _TIME_DIGITS_MAX:
+        set_time(message.expire_time, int(expires_at))
+    origin = origin_of(fields)
+    if origin is not None:
+        message.origin.CopyFrom(origin)
+    address = reply_address_of(fields.topic, properties)
+    if address is not None:
+        message.reply_address.CopyFrom(address)
 
 
 def message_of_topic(record: bytes, name: str, broker_name: str) -> Message:
@@ -256,10 +306,6 @@ def fill_position(
     position.producer_address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     position.attempts = fields.attempts
     position.message_id = encode_offset_message_id(fields.store_host, fields.commit_log_offset)
-
-
-def _expire_time(text: str) -> Timestamp | None:
-    return time_of(int(text)) if text.isascii() and text.isdigit() and len(text) < 15 else None
 
 
 def _stored_type(fields: RecordFields) -> MessageType.ValueType:

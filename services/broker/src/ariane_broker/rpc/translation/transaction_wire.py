@@ -11,16 +11,16 @@ from ariane.broker.v1.transaction_service_pb2 import StageBatchRecordsRequest
 from ariane_broker.clients.outbox import TransactionAsked
 from ariane_broker.errors.public_errors import block_corrupted
 from ariane_broker.log.promise import AcknowledgedLevel
+from ariane_broker.rpc.translation.append_wire import INT32, INT64, column_of, table_of
 from ariane_broker.rpc.translation.level_wire import LEVELS, demand_of
 from ariane_broker.rpc.translation.stored_message import fill_position, message_of_topic
-from ariane_broker.rpc.translation.table_wire import INT32, INT64, UINT8, column_of
 from ariane_broker.rpc.translation.wire_time import span_of, time_of
 from ariane_broker.spark_batches.records.batch_records import AttemptKey, BatchKey, StageRequest
 from ariane_broker.spark_batches.records.stage_format import StagedBlock
 from ariane_broker.transactions.checking import Answer
 from ariane_broker.transactions.ending import EndOutcome, EndRequest
 from ariane_broker.transactions.transaction_records import HalfMessage, Outcome
-from ariane_record import PropertyName, RecordTable
+from ariane_record import PropertyName
 from ariane_servicekit.errors import ServiceError
 from ariane_servicekit.rpc.error_status import status_of
 
@@ -134,20 +134,10 @@ def stage_request(request: StageBatchRecordsRequest) -> StageRequest:
 
 def _staged_block(request: StageBatchRecordsRequest) -> StagedBlock:
     count = len(request.record_sizes) // INT32.itemsize
-    key_count = len(request.key_hashes) // INT32.itemsize
     times_ms = request.delivery_times_ms or bytes(INT64.itemsize * count)
     try:
-        block = RecordTable.of(
-            request.topic,
-            request.records,
-            sizes=column_of(request.record_sizes, INT32, "record sizes", count),
-            tag_codes=column_of(request.tag_codes, INT32, "tag codes", count),
-            key_counts=column_of(request.key_counts, UINT8, "key counts", count),
-            key_hashes=column_of(request.key_hashes, INT32, "key hashes", key_count),
-            crc32=request.records_crc32,
-        )
         return StagedBlock(
-            block,
+            table_of(request, (request.topic,), (count,), request.records),
             column_of(request.queue_ids, INT32, "queue ids", count),
             column_of(times_ms, INT64, "delivery times", count),
         )
