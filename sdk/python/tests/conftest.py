@@ -15,7 +15,6 @@ import pytest
 from google.protobuf.any_pb2 import Any
 from google.rpc.error_details_pb2 import ErrorInfo
 from google.rpc.status_pb2 import Status
-from sqlalchemy import create_engine, text
 
 import ariane_wire
 from ariane.broker.v1.send_service_pb2 import AppendRecordsResponse
@@ -39,7 +38,7 @@ from ariane_record.decoding.columns import decode_columns
 from ariane_sdk.runtime.clock import SystemClock
 from ariane_servicekit.running.processes import LocalCluster
 from ariane_testkit.append_rows import RowResult, call_of, table_result_of
-from ariane_testkit.postgresql import PostgresqlUnavailable, running_postgresql
+from ariane_testkit.postgresql import empty_database, postgresql_or_skip
 from ariane_testkit.small_store import SMALL_STORE
 
 
@@ -350,22 +349,14 @@ def fragile_cluster(fragile_processes):
 
 
 @pytest.fixture(scope="session")
-def postgresql_server():
+def postgresql_server(request):
     """A PostgreSQL for the whole run."""
-    try:
-        with running_postgresql() as url:
-            server = create_engine(url, isolation_level="AUTOCOMMIT")
-            yield server
-            server.dispose()
-    except PostgresqlUnavailable as missing:
-        pytest.skip(str(missing))
+    with postgresql_or_skip(request.config) as url:
+        yield url
 
 
 @pytest.fixture(scope="module")
 def postgresql_url(postgresql_server):
     """An empty database there for the tests of a file."""
-    with postgresql_server.connect() as link:
-        link.execute(text("CREATE DATABASE tests"))
-    yield postgresql_server.url.set(database="tests").render_as_string(hide_password=False)
-    with postgresql_server.connect() as link:
-        link.execute(text("DROP DATABASE tests WITH (FORCE)"))
+    with empty_database(postgresql_server, "tests") as url:
+        yield url

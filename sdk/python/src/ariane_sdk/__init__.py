@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from ariane_sdk.checks.property_names import RESERVED_PROPERTIES as RESERVED_PROPERTIES
     from ariane_sdk.checks.sql_filter import Sql as Sql
     from ariane_sdk.checks.uploaded_filter import Uploaded as Uploaded
-    from ariane_sdk.client.conflicts import ConflictSide as ConflictSide
-    from ariane_sdk.client.conflicts import SubscriptionConflict as SubscriptionConflict
     from ariane_sdk.client.listener import Listener as Listener
     from ariane_sdk.cluster.cluster_client import ClusterClient as ClusterClient
+    from ariane_sdk.cluster.conflicts import ConflictSide as ConflictSide
+    from ariane_sdk.cluster.conflicts import SubscriptionConflict as SubscriptionConflict
     from ariane_sdk.cluster.dead_letters import DeadLetter as DeadLetter
     from ariane_sdk.cluster.dead_letters import DeadLetterChunk as DeadLetterChunk
     from ariane_sdk.cluster.dead_letters import DeadLetterFilter as DeadLetterFilter

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import IntEnum
 from functools import partial
-from itertools import repeat
 from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
@@ -153,33 +152,6 @@ class SendResult(NamedTuple):
 
 # `tuple.__new__` by way of `partial`: no Python statement for each result of a batch.
 new_send_result = partial(tuple.__new__, SendResult)
-
-
-def send_results(
-    queues: Iterable[MessageQueue],
-    queue_offsets: Iterable[int],
-    commit_log_offsets: Iterable[int],
-    unique_ids: Iterable[str],
-    *,
-    acknowledged_level: AcknowledgedLevel,
-    store_timestamp_ms: int,
-    broker_address: str,
-    duplicate: bool,
-    recall_handles: Iterable[str] | None = None,
-) -> list[SendResult]:
-    """The results of messages that were stored together, in their order."""
-    columns = zip(
-        queues,
-        queue_offsets,
-        commit_log_offsets,
-        unique_ids,
-        repeat(acknowledged_level),
-        repeat(store_timestamp_ms),
-        repeat(broker_address),
-        repeat(duplicate),
-        repeat("") if recall_handles is None else recall_handles,
-    )
-    return list(map(new_send_result, columns))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

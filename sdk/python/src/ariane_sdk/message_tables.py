@@ -6,7 +6,8 @@ Everything is checked before anything is sent. Arrow is an extra of this distrib
 (``ariane-sdk[arrow]``), so nothing imports this module before it is needed::
 
     for part in table_parts(table, None, body_bytes_max=4 << 20):
-        block = encode_columns("orders", packing.packed(part.messages), born_timestamp_ms=now_ms)
+        messages = packed_columns(part.messages, packing)
+        block = encode_columns("orders", messages, unique_ids=ids, born_timestamp_ms=now_ms)
 
 In ``ariane_record``, ``packed_columns`` compresses bodies and ``column_encoder`` encodes them.
 """

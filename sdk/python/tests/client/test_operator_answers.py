@@ -8,7 +8,7 @@ from ariane_record import RecordFields, encode_record
 from ariane_sdk import PushSettings
 from ariane_sdk.client import operator_answers as module
 from ariane_sdk.client.operator_answers import OperatorAnswers, settings_facts, stacks_now
-from ariane_sdk.consumer.delivery.delivery_gate import DeliveryGate
+from ariane_sdk.consumer.delivery.hand_out import DeliveryGate
 from ariane_sdk.consumer.delivery.requested_consumption import RequestedConsumption
 from ariane_sdk.errors import MessagesFailed
 from ariane_sdk.runtime.clock import SystemClock

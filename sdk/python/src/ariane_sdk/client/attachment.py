@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import AsyncIterator, Callable, Sequence
-from importlib.metadata import version
 from typing import Final
 
 from grpc.aio import AioRpcError
@@ -30,6 +29,7 @@ from ariane_sdk.net.backoff import reconnect_delay_s
 from ariane_sdk.net.connections import Connections
 from ariane_sdk.net.status import error_from_rpc
 from ariane_sdk.net.timestamps import duration_s
+from ariane_sdk.release import __version__
 from ariane_sdk.runtime.clock import Clock
 from ariane_sdk.runtime.log import logger
 from ariane_sdk.runtime.tasks import start_task
@@ -224,7 +224,7 @@ class Attachment:
         hello = ClientHello(
             client_id=self._client_id,
             language="python",
-            sdk_version=version("ariane-sdk"),
+            sdk_version=__version__,
             producer_groups=self._producer_groups,
             memberships=self._memberships,
             reads_records=True,

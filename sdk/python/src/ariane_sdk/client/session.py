@@ -1,18 +1,20 @@
-"""The parts of every running client: connections, name servers, routes, simple calls."""
+"""The parts of a running client: connections, name servers, routes, simple calls; and its id."""
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Sequence
 from functools import cache
-from importlib.metadata import version
 from random import Random
 
 from ariane_sdk.client.broker_calls import BrokerCalls
 from ariane_sdk.net.connections import Connections
+from ariane_sdk.release import __version__
 from ariane_sdk.routing.failover import Failover
 from ariane_sdk.routing.name_servers import NameServers
 from ariane_sdk.routing.routes import Routes
 from ariane_sdk.runtime.clock import Clock
+from ariane_sdk.runtime.fork import process_id
 from ariane_sdk.security import PLAIN, Access
 
 
@@ -63,4 +65,20 @@ def _user_agent(client_id: str = "", producer_group: str = "") -> str:
 
 @cache
 def _program() -> str:
-    return f"ariane-python/{version('ariane-sdk')}"
+    return f"ariane-python/{__version__}"
+
+
+def member_client_id(random: Random, group: str, member_name: str) -> str:
+    """The id of a consumer: by its name in the group, if it has one."""
+    return f"{member_name}@{group}" if member_name else new_client_id(random)
+
+
+def new_incarnation(random: Random) -> str:
+    """What distinguishes a client from an earlier one of the same id, which it replaces."""
+    return f"{random.getrandbits(96):024x}"
+
+
+def new_client_id(random: Random) -> str:
+    """An id from host, process and a random part, so that no two living clients share one."""
+    host = socket.gethostname().partition(".")[0] or "localhost"
+    return f"{host}@{process_id()}@{random.getrandbits(48):012x}"

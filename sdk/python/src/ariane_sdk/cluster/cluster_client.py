@@ -11,9 +11,8 @@ from ariane.broker.v1.group_service_pb2 import ConsumerGroupChange, UpdateConsum
 from ariane_record.names import is_system_group, is_system_topic, reply_topic
 from ariane_sdk.checks.limits import checked_group, checked_topic
 from ariane_sdk.client.broker_calls import answer_of
-from ariane_sdk.client.conflicts import SubscriptionConflict, conflicts_at
-from ariane_sdk.client.queue_order import QueueOrders
 from ariane_sdk.client.stateless_client import StatelessClient
+from ariane_sdk.cluster.conflicts import SubscriptionConflict, conflicts_at
 from ariane_sdk.cluster.group_report import (
     GroupMember,
     MembersByGroup,
@@ -24,6 +23,7 @@ from ariane_sdk.cluster.group_report import (
 )
 from ariane_sdk.cluster.offset_resets import OffsetResets, ResetTarget
 from ariane_sdk.cluster.primaries import PresentPrimaries
+from ariane_sdk.cluster.queue_order import QueueOrders
 from ariane_sdk.cluster.queue_owners import QueueOwners
 from ariane_sdk.cluster.sinks import SinkCalls, SinkDeleted, SinkMoved, SinkReport
 from ariane_sdk.cluster.topic_changes import TopicChanges

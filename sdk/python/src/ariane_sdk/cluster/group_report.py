@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Final, Literal, TypeAlias
 
 from ariane.broker.v1 import client_question_pb2, client_service_pb2, offset_service_pb2
-from ariane_sdk.client.conflicts import subscriptions_of
+from ariane_sdk.cluster.conflicts import subscriptions_of
 from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.net.timestamps import moment_from
 

@@ -10,8 +10,8 @@ from ariane.broker.v1.topic_service_pb2 import CreateTopicRequest, DeleteTopicRe
 from ariane.common.v1.message_pb2 import MESSAGE_TYPE_FIFO, MESSAGE_TYPE_UNSPECIFIED
 from ariane_sdk.checks.queue_arguments import checked_count
 from ariane_sdk.client.broker_calls import answer_of
-from ariane_sdk.client.queue_order import QueueOrders
 from ariane_sdk.cluster.primaries import at_every_primary
+from ariane_sdk.cluster.queue_order import QueueOrders
 from ariane_sdk.errors import CallError, RouteNotFound, TopicExists, TopicNotFound
 from ariane_sdk.net.connections import Connections
 from ariane_sdk.routing.live_broker import LiveBroker

@@ -12,9 +12,8 @@ from typing import Final
 from ariane.broker.v1.client_service_pb2 import AttachResponse
 from ariane_record.encoding.kept_memory import expect_large_blocks
 from ariane_record.names import RETRY_PREFIX, retry_topic
-from ariane_sdk.client.client_id import new_incarnation
 from ariane_sdk.client.operator_answers import Consume, OperatorAnswers, settings_facts
-from ariane_sdk.client.session import Session
+from ariane_sdk.client.session import Session, new_incarnation
 from ariane_sdk.consumer.delivery.damaged_bodies import DamagedBodies
 from ariane_sdk.consumer.delivery.message_returns import MessageReturns
 from ariane_sdk.consumer.delivery.owned_queue import MakeOwned

@@ -22,13 +22,11 @@ from ariane_sdk.client.telemetry import traced_listener
 from ariane_sdk.consumer.consumer_life import ConsumerLife
 from ariane_sdk.consumer.delivery.breaker import BrokenDelivery
 from ariane_sdk.consumer.delivery.consume_counts import ConsumeCounts
-from ariane_sdk.consumer.delivery.delivery_gate import DeliveryGate
 from ariane_sdk.consumer.delivery.grouped_work import GroupedQueueWork
-from ariane_sdk.consumer.delivery.hand_out import DeliveryCare
+from ariane_sdk.consumer.delivery.hand_out import DeliveryCare, DeliveryGate
 from ariane_sdk.consumer.delivery.holding import Holding
-from ariane_sdk.consumer.delivery.message_returns import MessageReturns
+from ariane_sdk.consumer.delivery.message_returns import MessageReturns, PassingOver
 from ariane_sdk.consumer.delivery.ordered_work import OrderedQueueWork
-from ariane_sdk.consumer.delivery.passing_over import PassingOver
 from ariane_sdk.consumer.delivery.queue_work import ListenerParts, QueueWork
 from ariane_sdk.consumer.delivery.requested_consumption import RequestedConsumption
 from ariane_sdk.consumer.group.allocation import AllocationStrategy

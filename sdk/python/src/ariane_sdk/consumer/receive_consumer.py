@@ -15,11 +15,11 @@ from ariane_record.encoding.kept_memory import expect_large_blocks
 from ariane_sdk.checks.limits import check_timeout, checked_group
 from ariane_sdk.checks.queue_arguments import checked_count
 from ariane_sdk.checks.sql_filter import Sql
-from ariane_sdk.client.client_id import new_client_id
 from ariane_sdk.client.listener import Listener
 from ariane_sdk.client.lost_messages import LostMessages
 from ariane_sdk.client.message_trace import MessageTrace
 from ariane_sdk.client.operator_answers import OperatorAnswers
+from ariane_sdk.client.session import new_client_id
 from ariane_sdk.client.stateless_client import CALL_TIMEOUT_S, StatelessClient
 from ariane_sdk.client.telemetry import Telemetry
 from ariane_sdk.consumer.group.consumer_plan import filters_of
@@ -230,6 +230,20 @@ class ReceiveConsumer(StatelessClient):
         checked_count("count_max", count_max)
         check_timeout(timeout_s)
         self._idle.end()
+        member = self._member
+        end_s = self._clock.monotonic_s() + timeout_s
+        while not (self._keeps or self._fetched) and (broker := member.only()) is not None:
+            found = await member.only_broker.batch(broker, count_max, timeout_s, self._fetched)
+            if found:
+                return found
+            timeout_s = max(0.0, end_s - self._clock.monotonic_s())
+            if found is None:
+                break
+            if timeout_s == 0:
+                return found
+        return await self._batch_of_any(count_max, timeout_s)
+
+    async def _batch_of_any(self, count_max: int, timeout_s: float) -> list[ReceivedMessage]:
         try:
             async with aclosing(self._batches(count_max, timeout_s)) as batches:
                 async for batch in batches:

@@ -247,7 +247,7 @@ class Connections:
             return
         self._expected[address] = expected
         if address in self._refused:
-            # Its channel waits before it tries again, and would tell what is true no longer.
+            # Its channel waits before it tries again, and would report what is true no longer.
             self._refused.remove(address)
             self._forget(address)
             return
@@ -395,7 +395,7 @@ _ENDED: Final = EndedChannels()
 
 
 def statistics_by_address() -> dict[str, Statistics]:
-    """What all clients of this process do and have done; from whichever thread."""
+    """What all clients of this process do and have done; may be called from any thread."""
     found = _ENDED.by_address()
     for reference in _OF_PROCESS.valuerefs():
         connections = reference()

@@ -7,11 +7,11 @@ from typing import Final
 from ariane_wire import Statistics
 
 ADDRESSES_MAX: Final = 1000
-"""Addresses by which it is told. In a cluster whose brokers come and go under ever new ones, a
-process would remember all that it ever called."""
+"""Addresses with a sum of their own. Without a limit, a process would remember all that it ever
+called in a cluster whose brokers come back under new addresses."""
 
 OTHERS: Final = "others"
-"""Stands for all addresses that are not told by name any more."""
+"""Stands for all addresses without a sum of their own."""
 
 
 class EndedChannels:
@@ -33,7 +33,7 @@ class EndedChannels:
                 add_statistics(self._sums, OTHERS, gone)
 
     def by_address(self) -> dict[str, Statistics]:
-        """The sums; from whichever thread."""
+        """The sums; may be called from any thread."""
         return dict(self._sums)
 
 

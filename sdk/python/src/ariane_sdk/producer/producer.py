@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ariane_record.single.recall_handle import decode_recall_handle
 from ariane_sdk.checks.demand import demand_of
 from ariane_sdk.checks.limits import check_timeout
 from ariane_sdk.errors import (
@@ -93,7 +92,7 @@ class Producer(ProducerLife):
         ):
             options = options_of(message_queue, selector, demand_of(level, in_sync_min))
         if timeout_s is not None:
-            return await self._send_within(timeout_s, message, options)
+            return await self._send_within(message, timeout_s, options)
         if self._unsettled.crowded:
             await self.wait_for_room()
         future = self._submit(message, options)
@@ -125,8 +124,7 @@ class Producer(ProducerLife):
         """
         if self._unsettled.crowded:
             await self.wait_for_room()
-        if not (self._accepting and self._home.is_here):
-            self._refuse()
+        self._check_running()
         options = options_of(message_queue, selector)
         if self._telemetry is None:
             self._intake.put(message, options, None)
@@ -201,28 +199,6 @@ class Producer(ProducerLife):
             raise BatchSendError(outcomes)
         return results
 
-    async def recall(self, recall_handle: str) -> bool:
-        """Withdraw a delayed message before it is delivered; repeating the call changes nothing.
-
-        Args:
-            recall_handle: From the result of the send, in this process or another. Messages with
-                ``deliver_at`` or ``delay`` have one.
-
-        Returns:
-            True if the message will not be delivered; False if it was, or is being delivered.
-
-        Raises:
-            IllegalArgument: The text is not a recall handle.
-            MessageNotFound: The broker does not have the message: it never did, or has deleted it.
-            CallError: The broker did not answer, so the outcome is unknown.
-        """
-        self._check_running()
-        recalled = await self._recall_calls.recall(recall_handle)
-        if self._message_trace is not None:
-            named = decode_recall_handle(recall_handle)
-            self._message_trace.recalled(named.topic, named.unique_id, successful=recalled)
-        return recalled
-
     async def request(self, message: Message, *, timeout_s: float) -> ReceivedMessage:
         """Send a message, and wait for a consumer's reply.
 
@@ -243,11 +219,7 @@ class Producer(ProducerLife):
         """
         self._check_running()
         check_timeout(timeout_s)
-
-        async def send(request: Message, left_s: float) -> SendResult:
-            return await self._send_within(left_s, request, NO_OPTIONS)
-
-        return await self._requests.request(message, send, timeout_s)
+        return await self._requests.request(message, self._send_within, timeout_s)
 
     async def reply(
         self,
@@ -310,23 +282,11 @@ class Producer(ProducerLife):
         self._check_running()
         if timeout_s is not None:
             check_timeout(timeout_s)
-        if self._columns_intake is None:
-            # Arrow is an optional extra, and slow to import.
-            from ariane_sdk.producer.intake.columns_intake import ColumnsIntake  # noqa: PLC0415 - see above.
+        # Arrow is an optional extra, and slow to import.
+        from ariane_sdk.producer.intake.columns_intake import ColumnsIntake  # noqa: PLC0415 - see above.
 
-            self._columns_intake = ColumnsIntake(
-                self._intake.whole_rows,
-                self._intake.encoding.packing,
-                settings=self._settings,
-                clock=self._clock,
-            )
-        take_all = partial(
-            self._columns_intake.take_all,
-            table,
-            columns,
-            learn_info=lambda grouped: self._intake.info_of(topic, grouped=grouped),
-            timeout_s=timeout_s,
-        )
+        intake = ColumnsIntake(self._parts, self._intake)
+        take_all = partial(intake.take_all, topic, table, columns, timeout_s=timeout_s)
         if self._telemetry is None:
             return await take_all()
         return await self._telemetry.send_columns(topic, getattr(table, "num_rows", 0), take_all)
@@ -349,7 +309,7 @@ class Producer(ProducerLife):
         return future
 
     async def _send_within(
-        self, timeout_s: float, message: Message, options: SendOptions
+        self, message: Message, timeout_s: float, options: SendOptions = NO_OPTIONS
     ) -> SendResult:
         check_timeout(timeout_s)
         future: asyncio.Future[SendResult] | None = None

@@ -4,27 +4,29 @@ from __future__ import annotations
 
 import asyncio
 from random import Random
-from typing import TYPE_CHECKING, NoReturn, Self
+from typing import Final, NoReturn, Self
 
+from ariane.broker.v1.send_service_pb2 import RecallMessageRequest
 from ariane_record.encoding.kept_memory import expect_large_blocks
+from ariane_record.errors import RecallHandleIllegal
 from ariane_record.single.message_id import UniqueIdGenerator
+from ariane_record.single.recall_handle import decode_recall_handle
 from ariane_sdk.checks.limits import checked_group
-from ariane_sdk.client.client_id import new_client_id
+from ariane_sdk.client.broker_calls import answer_of
 from ariane_sdk.client.message_trace import MessageTrace
-from ariane_sdk.client.session import Session
+from ariane_sdk.client.session import Session, new_client_id
 from ariane_sdk.client.telemetry import Telemetry
-from ariane_sdk.errors import ClientNotRunning, IllegalArgument
+from ariane_sdk.errors import CallError, ClientNotRunning, IllegalArgument
 from ariane_sdk.producer.intake.intake import Intake
-from ariane_sdk.producer.queues.latency import BrokerLatencies, UnavailabilityTable
-from ariane_sdk.producer.recall_calls import RecallCalls
-from ariane_sdk.producer.requests.request_reply import ReplyInbox, Requests
-from ariane_sdk.producer.sending.producer_parts import ProducerParts
-from ariane_sdk.producer.sending.sending import Sending
-from ariane_sdk.producer.sending.unsettled import Unsettled
+from ariane_sdk.producer.queues.latency import BrokerLatencies
+from ariane_sdk.producer.requests.request_reply import Requests
+from ariane_sdk.producer.sending.append_calls import AppendCalls
+from ariane_sdk.producer.sending.unsettled import ProducerParts, Unsettled
 from ariane_sdk.producer.transactions.transaction import TransactionChecker
 from ariane_sdk.producer.transactions.transaction_answers import TransactionAnswers
 from ariane_sdk.producer.transactions.transaction_block import TransactionalSends
 from ariane_sdk.producer.transactions.transaction_calls import TransactionCalls
+from ariane_sdk.routing.broker_addresses import address_for_send
 from ariane_sdk.routing.name_servers import NameServerAddresses, parse_addresses
 from ariane_sdk.routing.route import Route
 from ariane_sdk.runtime.clock import Clock, SystemClock, new_random
@@ -36,8 +38,7 @@ from ariane_sdk.security import CredentialsGiven, TlsGiven, access_of
 from ariane_sdk.settings import ProducerSettings, checked_settings
 from ariane_wire import AddressSources
 
-if TYPE_CHECKING:
-    from ariane_sdk.producer.intake.columns_intake import ColumnsIntake
+DELIVERED_REASON: Final = "RECEIPT_HANDLE_EXPIRED"
 
 
 class ProducerLife(TransactionalSends):
@@ -96,12 +97,6 @@ class ProducerLife(TransactionalSends):
         self._started = False
         self._closed = False
         self._session: Session | None = None
-        self._sending: Sending
-        self._intake: Intake
-        self._columns_intake: ColumnsIntake | None = None
-        self._recall_calls: RecallCalls
-        self._reply_inbox: ReplyInbox
-        self._requests: Requests
         self._telemetry: Telemetry | None = None
         self._message_trace: MessageTrace | None = None
 
@@ -137,12 +132,10 @@ class ProducerLife(TransactionalSends):
         session.routes.start()
         if self._transaction_checker is not None:
             self._transaction_answers = TransactionAnswers(
-                session,
+                self._parts,
                 self._transaction_checker,
                 group=self._group,
                 client_id=client_id,
-                stacks_on_request=self._settings.stacks_on_request,
-                clock=self._clock,
             )
         self._loop = asyncio.get_running_loop()
         self._accepting = True
@@ -153,25 +146,18 @@ class ProducerLife(TransactionalSends):
         unique_ids = UniqueIdGenerator(
             clock.now_ms, ip=ip, pid=process_id(), origin=self._random.getrandbits(32)
         )
-        parts = ProducerParts(
-            session.connections,
-            session.routes,
+        self._parts = parts = ProducerParts(
+            session,
             self._unsettled,
-            _latencies(settings, clock),
+            BrokerLatencies(settings, clock),
             unique_ids,
             settings,
             clock,
             self._random,
         )
-        self._sending = Sending(parts)
+        self._sending = AppendCalls(parts)
         self._intake = Intake(parts, self._sending)
-        self._reply_inbox = ReplyInbox(
-            session, client_id=client_id, timeout_s=settings.call_timeout_s, clock=clock
-        )
-        self._requests = Requests(
-            session.routes, self._reply_inbox, clock=clock, new_unique_id=unique_ids.next_id
-        )
-        self._recall_calls = RecallCalls(parts)
+        self._requests = Requests(parts, client_id)
         self._transaction_calls = TransactionCalls(parts, self._intake, group=self._group)
         self._telemetry = Telemetry.configured(
             settings.tracer_provider,
@@ -205,7 +191,7 @@ class ProducerLife(TransactionalSends):
                 await self._transaction_answers.close(self._settings.call_timeout_s)
             if self._message_trace is not None:
                 await self._message_trace.close()
-            await self._reply_inbox.close()
+            await self._requests.close()
             self._transaction_calls.close()
             await self._sending.close()
             await self._session.close()
@@ -237,6 +223,50 @@ class ProducerLife(TransactionalSends):
         await self._intake.wait_for_routes()
         await self._unsettled.wait()
 
+    async def recall(self, recall_handle: str) -> bool:
+        """Withdraw a delayed message before it is delivered; repeating the call changes nothing.
+
+        Args:
+            recall_handle: From the result of the send, in this process or another. Messages with
+                ``deliver_at`` or ``delay`` have one.
+
+        Returns:
+            True if the message will not be delivered; False if it was, or is being delivered.
+
+        Raises:
+            IllegalArgument: The text is not a recall handle.
+            MessageNotFound: The broker does not have the message: it never did, or has deleted it.
+            CallError: The broker did not answer, so the outcome is unknown.
+        """
+        self._check_running()
+        if not isinstance(recall_handle, str):
+            raise IllegalArgument(f"{recall_handle!r:.100} is no recall handle: a text is expected")
+        try:
+            named = decode_recall_handle(recall_handle)
+        except RecallHandleIllegal as error:
+            raise IllegalArgument(str(error)) from error
+        session, timeout_s = self._parts.session, self._settings.call_timeout_s
+        request = RecallMessageRequest(topic=named.topic, recall_handle=recall_handle)
+
+        async def call() -> None:
+            address = await address_for_send(session.routes, named.topic, named.broker_name)
+            recalling = session.connections.send(address).RecallMessage(request, timeout=timeout_s)
+            await answer_of(recalling, f"broker {named.broker_name} at {address}")
+
+        recalled = True
+        try:
+            # Repeating the call is harmless.
+            await session.failover.ask(
+                call, [named.topic], patience_s=self._settings.send_timeout_s
+            )
+        except CallError as error:
+            if error.reason != DELIVERED_REASON:
+                raise
+            recalled = False
+        if self._message_trace is not None:
+            self._message_trace.recalled(named.topic, named.unique_id, successful=recalled)
+        return recalled
+
     async def route(self, topic: str) -> Route:
         """The route of a topic: where its queues are; for selectors and tools.
 
@@ -255,16 +285,3 @@ class ProducerLife(TransactionalSends):
     def _refuse(self) -> NoReturn:
         self._home.check()
         raise ClientNotRunning("the producer is not running: start it, or use it as `async with`")
-
-
-def _latencies(settings: ProducerSettings, clock: Clock) -> BrokerLatencies:
-    """Make the table of brokers to avoid; slow ones count only if the queue choice says so."""
-    table = None
-    if settings.queue_choice == "least_latency":
-        table = UnavailabilityTable(settings.latency_bounds_s, settings.unavailable_s)
-    return BrokerLatencies(
-        table,
-        failed_call_s=settings.failed_call_latency_s,
-        avoid_s=settings.avoid_broker_s,
-        clock=clock,
-    )

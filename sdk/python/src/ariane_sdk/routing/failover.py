@@ -78,13 +78,13 @@ class Failover:
             topics: The topics whose routes lead to the broker.
             patience_s: For how long tries are made, in seconds; 0: one try.
             reads: Whether the call changes nothing, so that its outcome is never unknown.
-            is_final: Whether an error tells what became of earlier tries as well.
+            is_final: Whether an error also settles what became of earlier tries.
 
         Raises:
             CallError: The error of the last try; ``outcome_unknown`` if any try may have succeeded.
         """
         deadline_s = self._clock.monotonic_s() + patience_s
-        backoff = Backoff(REPEAT_S_MIN, REPEAT_S_MAX)
+        backoff: Backoff | None = None
         maybe_done = False
         while True:
             try:
@@ -99,6 +99,7 @@ class Failover:
                     error.outcome_unknown = maybe_done and not is_final(error)
                     raise
                 logger.info("a call is made again: %s", error)
+                backoff = backoff or Backoff(REPEAT_S_MIN, REPEAT_S_MAX)
                 await self.wait(error, topics, min(backoff.next_s(), left_s), left_s)
 
     async def wait(

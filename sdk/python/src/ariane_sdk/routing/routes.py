@@ -124,7 +124,9 @@ class Routes:
         that a new primary lacks, may name old addresses of brokers.
         """
         known = [self.known[topic] for topic in topics if topic in self.known]
-        return sorted(known, key=lambda each: -self._confirmed_s.get(each.topic, 0.0))
+        if len(known) > 1:
+            known.sort(key=lambda each: -self._confirmed_s.get(each.topic, 0.0))
+        return known
 
     def is_confirmed(self, topic: str) -> bool:
         """Whether name servers had the known route when they were last asked."""
@@ -275,7 +277,7 @@ class Routes:
         """Ask for the order of queues of a topic with a known route.
 
         Returns:
-            The present route; its ``groups_wait`` tells whether the order is still unknown.
+            The present route; its ``groups_wait`` says whether the order is still unknown.
         """
         try:
             return await self._fetch(topic)

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ariane_sdk import ClusterClient, Message, MessageQueue, Producer, PushConsumer, PushSettings
-from ariane_sdk.consumer.delivery.grouped_work import GroupedQueueWork
+from ariane_sdk.consumer.delivery.grouped_work import GroupedQueueWork, MessageShards
 from ariane_sdk.consumer.delivery.holding import Holding
-from ariane_sdk.consumer.delivery.message_shards import MessageShards
 from ariane_sdk.consumer.delivery.queue_work import ListenerParts
 from ariane_sdk.consumer.delivery.window import QueueWindow
 from ariane_sdk.errors import ConsumptionHeld

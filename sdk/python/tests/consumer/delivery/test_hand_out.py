@@ -7,8 +7,7 @@ import pytest
 from ariane_record.names import retry_topic
 from ariane_sdk import MessageQueue, PushSettings
 from ariane_sdk.client.caution import NO_CAUTION, Caution
-from ariane_sdk.consumer.delivery.delivery_gate import DeliveryGate
-from ariane_sdk.consumer.delivery.hand_out import DeliveryCare, HandOut
+from ariane_sdk.consumer.delivery.hand_out import DeliveryCare, DeliveryGate, HandOut
 from ariane_sdk.consumer.delivery.holding import Holding
 from ariane_sdk.consumer.delivery.queue_work import ListenerParts, QueueWork
 from ariane_sdk.consumer.delivery.window import QueueWindow

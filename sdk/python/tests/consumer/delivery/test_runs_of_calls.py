@@ -9,10 +9,9 @@ import pytest
 
 from ariane_sdk import MessageQueue, PushSettings
 from ariane_sdk.client.caution import Caution
-from ariane_sdk.consumer.delivery.delivery_gate import DeliveryGate
-from ariane_sdk.consumer.delivery.hand_out import DeliveryCare
+from ariane_sdk.consumer.delivery.hand_out import DeliveryCare, DeliveryGate
 from ariane_sdk.consumer.delivery.holding import Holding
-from ariane_sdk.consumer.delivery.passing_over import PassingOver
+from ariane_sdk.consumer.delivery.message_returns import PassingOver
 from ariane_sdk.consumer.delivery.queue_work import RUN_MESSAGES, ListenerParts, QueueWork
 
 QUEUE = MessageQueue("orders", "broker-a", 0)

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ariane.broker.v1.receive_service_pb2 import ReceivedRecords, ReceiveRecordsResponse
+from ariane_sdk.consumer.receiving import receive_wire
 from ariane_sdk.consumer.receiving.receive_wire import receive_answer
 
 queues = st.builds(
@@ -34,3 +35,15 @@ def test_bytes_that_are_no_answer_are_refused():
     answer = ReceiveRecordsResponse(queues=[ReceivedRecords(topic="jobs")]).SerializeToString()
     with pytest.raises(DecodeError):
         receive_answer(answer[:-1])
+
+
+@given(st.lists(queues, max_size=4))
+def test_large_answers_are_cut_as_small_ones_are_decoded(many):
+    answer = ReceiveRecordsResponse(queues=many).SerializeToString()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(receive_wire, "COPIED_BYTES_MAX", -1)
+        cut = receive_answer(answer)
+        if answer:
+            with pytest.raises(DecodeError):
+                receive_answer(answer[:-1])
+    assert cut == receive_answer(answer)

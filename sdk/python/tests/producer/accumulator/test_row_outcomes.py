@@ -48,7 +48,7 @@ class Side:
         ids = UniqueIdGenerator(lambda: NOW_MS, ip="10.1.2.3", pid=7, origin=0)
         self.rows, self.futures = {}, []
         self.calls = SimpleNamespace(
-            _unsettled=Unsettled(
+            unsettled=Unsettled(
                 Random(1), clock=SystemClock(), timeout_s=60.0, size_bytes_max=1 << 20
             ),
             _unique_ids=ids,
@@ -71,12 +71,12 @@ class Side:
         rows = [row for row in self.rows.values() if row.messages]
         for row in rows:
             row.open = False
-        self.call = AppendCall("broker-a", lambda _: None, rows, set(), 0)
+        self.call = AppendCall("broker-a", lambda _: None, rows, set(), 0, address=ADDRESS)
         return AppendRecordsRequest.FromString(AppendCalls._encoded(self.calls, self.call))
 
 
 def settle(side, result):
-    return settle_rows(side.call.rows, side.call.encoded, result, address=ADDRESS)
+    return settle_rows(side.call, result)
 
 
 def results_for(request):
@@ -181,7 +181,7 @@ def test_everybody_is_told_where_the_message_is_or_keeps_it(
         if refused is not None:
             # It is sent again as it was.
             sent = request.rows[unlucky]
-            keep_encoded(side.call.rows, side.call.encoded)
+            keep_encoded(side.call)
             side.rows = {refused.queue: refused}
             (again,) = call_of(side.request()).rows
             assert again == sent
@@ -217,7 +217,7 @@ async def test_settled_rows_keep_no_message(ends):
     results = results_for(call_of(side.request()))
     rows = list(side.call.rows)
     if ends == "stored as sent again":
-        keep_encoded(side.call.rows, side.call.encoded)
+        keep_encoded(side.call)
         tables_of = [weakref.ref(row.table.sizes) for row in rows]
         side.request()
     if ends == "failed":

@@ -7,23 +7,17 @@ from ariane_record.single.message_id import IdRun, UniqueIds
 from ariane_sdk import SendResult
 from ariane_sdk.message import AcknowledgedLevel
 from ariane_sdk.message_queue import MessageQueue
-from ariane_sdk.producer.accumulator.send_results import SendResults, StoredMessages, StoredRow
+from ariane_sdk.producer.accumulator.send_results import SendResults, StoredMessages
 
 QUEUE = MessageQueue("orders", "broker-a", 3)
 IDS = [f"{number:032X}" for number in range(5)]
 
 
 def stored(count):
-    row = StoredRow(
-        message_queue=QUEUE,
-        first_queue_offset=70,
-        acknowledged_level=AcknowledgedLevel.FLUSHED,
-        store_timestamp_ms=5,
-        broker_address="127.0.0.1:1",
-        duplicate=False,
-    )
     offsets = np.array([100, 110, 130, 160, 200], np.int64)
-    return StoredMessages(row, offsets[:count], UniqueIds([IdRun("0" * 28, 0, count)]))
+    ids = UniqueIds([IdRun("0" * 28, 0, count)])
+    how = AcknowledgedLevel.FLUSHED, 5, "127.0.0.1:1", False
+    return StoredMessages(QUEUE, 70, offsets[:count], ids, how)
 
 
 @pytest.fixture

@@ -3,16 +3,19 @@
 import asyncio
 import os
 import signal
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ariane_sdk import ClusterClient, Message, MessageQueue, Producer, ProducerSettings, errors
-from ariane_sdk.producer.queues.latency import BrokerLatencies, LeastLatency, UnavailabilityTable
+from ariane_sdk.producer.queues.latency import BrokerLatencies, LeastLatency
+from ariane_sdk.runtime.clock import SystemClock
 
 DEFAULTS = ProducerSettings()
-TABLE = UnavailabilityTable(DEFAULTS.latency_bounds_s, DEFAULTS.unavailable_s)
+LEAST = ProducerSettings(queue_choice="least_latency", avoid_broker_s=0.0)
+TABLE = BrokerLatencies(LEAST, SystemClock())
 
 latencies_s = st.floats(0, 100)
 
@@ -39,13 +42,13 @@ def rocketmq_duration_s(latency_s):
 
 @given(latencies_s | st.sampled_from(DEFAULTS.latency_bounds_s))
 def test_the_default_table_is_that_of_rocketmq(latency_s):
-    assert TABLE.duration_s(latency_s) == rocketmq_duration_s(latency_s)
+    assert TABLE.unavailable_s(latency_s) == rocketmq_duration_s(latency_s)
 
 
 @given(latencies_s, latencies_s)
 def test_slower_is_never_left_alone_for_less(one_s, other_s):
     slow, fast = max(one_s, other_s), min(one_s, other_s)
-    assert TABLE.duration_s(slow) >= TABLE.duration_s(fast)
+    assert TABLE.unavailable_s(slow) >= TABLE.unavailable_s(fast)
 
 
 @pytest.mark.parametrize(
@@ -53,11 +56,13 @@ def test_slower_is_never_left_alone_for_less(one_s, other_s):
 )
 def test_tables_that_make_no_sense_are_refused(bounds, durations):
     with pytest.raises(errors.IllegalArgument):
-        UnavailabilityTable(bounds, durations)
+        BrokerLatencies(
+            replace(LEAST, latency_bounds_s=bounds, unavailable_s=durations), SystemClock()
+        )
 
 
 def new_latencies(clock):
-    return BrokerLatencies(TABLE, failed_call_s=10.0, clock=clock)
+    return BrokerLatencies(LEAST, clock)
 
 
 @given(st.lists(st.tuples(latencies_s, st.floats(0, 20)), min_size=1, max_size=20))
@@ -67,8 +72,8 @@ def test_a_broker_is_left_alone_until_the_longest_of_its_times_is_over(calls):
     until_s = 0.0
     for latency_s, pause_s in calls:
         latencies.answered("a", latency_s)
-        if TABLE.duration_s(latency_s):
-            until_s = max(until_s, clock.now_s + TABLE.duration_s(latency_s))
+        if TABLE.unavailable_s(latency_s):
+            until_s = max(until_s, clock.now_s + TABLE.unavailable_s(latency_s))
         assert latencies.is_available("a") == (clock.now_s >= until_s)
         clock.now_s += pause_s
         assert latencies.is_available("a") == (clock.now_s >= until_s)
@@ -89,7 +94,7 @@ def test_a_failed_call_counts_ten_seconds():
 
 def test_without_a_table_a_failed_broker_is_left_alone_until_it_answers():
     clock = HandClock()
-    latencies = BrokerLatencies(None, failed_call_s=10.0, avoid_s=2.0, clock=clock)
+    latencies = BrokerLatencies(ProducerSettings(avoid_broker_s=2.0), clock)
     latencies.answered("a", 60.0)
     assert latencies.is_available("a")
     latencies.failed("a")
@@ -212,7 +217,7 @@ async def test_a_broker_that_hangs_is_left_alone(cluster, leaping_clock):
             await asyncio.sleep(0)
             stuck += [producer.send_nowait(Message("patient", b"x")) for _ in range(2)]
             async with asyncio.timeout(60):
-                while producer._sending._parts.latencies.is_available(hanging.name):  # noqa: ASYNC110
+                while producer._parts.latencies.is_available(hanging.name):  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
             began = asyncio.get_running_loop().time()
             others = await send_one_by_one(producer, "patient", 20)

@@ -9,10 +9,11 @@ from google.rpc.error_details_pb2 import ErrorInfo
 from google.rpc.status_pb2 import Status
 
 from ariane.broker.v1.pull_service_pb2 import PullRecordsResponse, QueueRecords
+from ariane_sdk import ProducerSettings
 from ariane_sdk.client.queue_position import QueuePosition
 from ariane_sdk.errors import RouteNotFound, SendError, ServiceUnavailable
 from ariane_sdk.message import Message
-from ariane_sdk.producer.requests.request_reply import ReplyInbox, Requests
+from ariane_sdk.producer.requests.request_reply import Requests
 from ariane_sdk.runtime.clock import SystemClock
 
 
@@ -36,6 +37,13 @@ class PlayedBroker:
     async def PullRecords(self, request, timeout):  # noqa: N802, ASYNC109 - the stub's names.
         self.asked += [(each.queue_offset, each.log_epoch) for each in request.positions]
         return PullRecordsResponse(queues=[self.answers.pop(0)])
+
+
+def requests_of(session):
+    parts = SimpleNamespace(
+        session=session, settings=ProducerSettings(), clock=SystemClock(), unique_ids=None
+    )
+    return Requests(parts, "me")
 
 
 @pytest.mark.parametrize(
@@ -68,11 +76,11 @@ async def test_a_queue_that_lost_its_end_is_read_on_from_there(refusal, goes_on)
         routes=SimpleNamespace(on_change=lambda _told: None, get=get),
         connections=SimpleNamespace(pull=lambda _address: broker),
     )
-    inbox = ReplyInbox(session, client_id="me", timeout_s=60.0, clock=SystemClock())
+    requests = requests_of(session)
     offsets = {0: QueuePosition(5, 7)}
     async with asyncio.timeout(60):
         for _ in range(3):
-            await inbox._pull("replies", "broker-a", offsets, 1.0)
+            await requests._pull("replies", "broker-a", offsets, 1.0)
     assert broker.asked == [(5, 7), goes_on, (9, 8)]
 
 
@@ -104,7 +112,7 @@ class UnknownTopic:
 def inbox_of(routes):
     connections = SimpleNamespace(topics=None)
     session = SimpleNamespace(routes=routes, name_servers=routes, connections=connections)
-    return ReplyInbox(session, client_id="me", timeout_s=60.0, clock=SystemClock())
+    return requests_of(session)
 
 
 async def test_a_reply_topic_that_was_just_made_is_waited_for():
@@ -121,7 +129,7 @@ async def test_a_request_whose_reply_topic_cannot_be_made_was_surely_not_sent():
         raise ServiceUnavailable("broken", outcome_unknown=True)
 
     routes.list_brokers = fail
-    requests = Requests(routes, inbox_of(routes), clock=SystemClock(), new_unique_id=str)
+    requests = inbox_of(routes)
     with pytest.raises(SendError) as refused:
         await requests.request(Message("orders", b"why?"), None, 30)
     assert not refused.value.outcome_unknown

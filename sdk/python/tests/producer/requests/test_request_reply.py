@@ -104,7 +104,7 @@ async def test_without_a_reply_time_is_up(cluster, topic, producer):
         await producer.request(Message(topic, b"anybody?"), timeout_s=1)
 
     assert caught.value.outcome_unknown
-    assert producer._reply_inbox._waiting == {}
+    assert producer._requests._waiting == {}
 
 
 async def test_late_replies_are_dropped(cluster, topic, producer):
@@ -136,7 +136,7 @@ async def test_a_cancelled_request_waits_no_longer(cluster, topic, producer):
     with pytest.raises(asyncio.CancelledError):
         await request
 
-    assert producer._reply_inbox._waiting == {}
+    assert producer._requests._waiting == {}
 
 
 async def test_only_requests_are_answered(cluster, topic, producer):

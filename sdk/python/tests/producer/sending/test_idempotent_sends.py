@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from contextlib import closing, suppress
 from dataclasses import replace
 from random import Random
 from tempfile import TemporaryDirectory
@@ -246,12 +247,13 @@ class LossyProxy:
 
     async def _serve(self, reader, writer):
         self._tasks.add(asyncio.current_task())
-        host, _, port = self.target.rpartition(":")
-        try:
+        with closing(writer), suppress(OSError):
+            host, _, port = self.target.rpartition(":")
             upstream, to_broker = await asyncio.open_connection(host, int(port))
-        except OSError:
-            writer.close()
-            return
+            with closing(to_broker):
+                await self._pass_on(reader, writer, upstream, to_broker)
+
+    async def _pass_on(self, reader, writer, upstream, to_broker):
         answers_left = self.random.randint(4, 12)
 
         async def pass_answers():
@@ -277,8 +279,6 @@ class LossyProxy:
             for task in passing:
                 task.cancel()
             await asyncio.gather(*passing, return_exceptions=True)
-            writer.close()
-            to_broker.close()
 
 
 @pytest.fixture

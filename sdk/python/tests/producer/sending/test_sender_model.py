@@ -112,7 +112,7 @@ class Mixture:
             self.added_at[row] = self.call_count
             row.maybe_stored |= fate in ("lost", "stored")
             if is_refused and not row.maybe_stored:
-                self.sequences.give_back(row.queue, row.sequence)
+                self.sequences.free(row)
                 row.sequence = None
             if is_refused or fate in ("lost", "stored"):
                 again.append(row)

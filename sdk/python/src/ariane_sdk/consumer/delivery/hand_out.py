@@ -9,14 +9,14 @@ knows the message, and counts this as a failed attempt.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import Final, NamedTuple, Protocol
 
 from ariane_record.layout import PropertyName
 from ariane_record.names import RETRY_PREFIX
 from ariane_sdk.client.caution import NO_CAUTION, Caution, InWork
 from ariane_sdk.client.listener import Deliver
-from ariane_sdk.consumer.delivery.delivery_gate import DeliveryGate
 from ariane_sdk.consumer.delivery.window import QueueWindow
 from ariane_sdk.errors import CallError
 from ariane_sdk.message import ReceivedMessage
@@ -28,6 +28,62 @@ REPORT_DELAY_S: Final = 1.0
 
 REPORTS_MAX: Final = 3
 """The most reports that a message is done."""
+
+
+class DeliveryGate:
+    """Admits any number of deliveries, or one that is alone; the queues of a consumer share it.
+
+    A delivery that waits to be alone goes before later ones, and so waits only for deliveries that
+    the listener already has.
+    """
+
+    def __init__(self) -> None:
+        """Start without deliveries."""
+        self._sharing = 0
+        self._alone = False
+        self._waiting_alone = 0
+        self._changed = asyncio.Event()
+
+    @asynccontextmanager
+    async def alone(self) -> AsyncIterator[None]:
+        """Deliver while nothing else is delivered."""
+        self._waiting_alone += 1
+        try:
+            while self._alone or self._sharing:
+                await self._changed.wait()
+            self._alone = True
+        finally:
+            self._waiting_alone -= 1
+            if not self._alone:
+                self._wake()  # Cancelled: later deliveries need not wait any longer.
+        try:
+            yield
+        finally:
+            self._alone = False
+            self._wake()
+
+    def enter_now(self) -> bool:
+        """Begin a shared delivery, until ``leave``, if none is alone or waits to be."""
+        if self._alone or self._waiting_alone:
+            return False
+        self._sharing += 1
+        return True
+
+    async def enter(self) -> None:
+        """Wait for and begin a shared delivery, until ``leave``."""
+        while not self.enter_now():
+            await self._changed.wait()
+
+    def leave(self) -> None:
+        """End a shared delivery."""
+        self._sharing -= 1
+        if self._waiting_alone and not self._sharing:
+            self._wake()
+
+    def _wake(self) -> None:
+        """Wake all waiting deliveries."""
+        self._changed.set()
+        self._changed = asyncio.Event()
 
 
 class ReportInWork(Protocol):
@@ -76,7 +132,7 @@ class HandOut:
         care: DeliveryCare,
         is_released: Callable[[], bool],
     ) -> None:
-        """``is_released`` tells whether the queue is being given up."""
+        """``is_released`` says whether the queue is being given up."""
         self._queue = queue
         self._window = window
         self._deliver = deliver

@@ -1,4 +1,7 @@
-"""Sending failed messages back to their brokers: for another try later, or as dead letters."""
+"""Sending failed messages back to their brokers: for another try later, or as dead letters.
+
+No broker takes back those of a broadcasting consumer: they are passed over.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from ariane.broker.v1.retry_service_pb2 import (
     ReturnMessagesRequest,
     ReturnMessagesResponse,
 )
-from ariane_record.counted import counted
+from ariane_record.counted import are, counted
 from ariane_sdk.client.broker_calls import answer_of, peer_name, read_address
 from ariane_sdk.consumer.delivery.failed_messages import FailedMessages
 from ariane_sdk.errors import ArianeError, CallError
@@ -146,7 +149,7 @@ class MessageReturns:
             )
             count = (await answer_of(call, peer_name(broker))).group.ordered_attempts_max
         except ArianeError as error:
-            logger.info("nobody tells how often group %s tries again: %s", self._group, error)
+            logger.info("no broker says how often group %s tries again: %s", self._group, error)
             return None
         self._known_counts[queue.broker_name] = _KnownCount(
             count, self._clock.monotonic_s() + GROUP_LIFE_S
@@ -215,3 +218,39 @@ def _log_failure(
         messages[0].queue_offset,
         error,
     )
+
+
+PASSED_OVER_ATTEMPTS: Final = 3
+"""How often a message is repeated, unless the consumer's settings say otherwise."""
+
+
+class PassingOver:
+    """Passes over messages after some attempts."""
+
+    def __init__(self, attempts_max: int) -> None:
+        """Repeat a message so often before; 0: the usual number of times."""
+        self.count = 0
+        """How many messages were passed over."""
+        self._attempts_max = attempts_max or PASSED_OVER_ATTEMPTS
+
+    def is_last(self, tries: int) -> bool:
+        """Whether the attempt after so many others was the last one."""
+        return tries >= self._attempts_max
+
+    def left(
+        self, failed: FailedMessages, queue: MessageQueue, tries: int
+    ) -> Sequence[ReceivedMessage]:
+        """The messages to deliver again; none after their last attempt, or if rejected."""
+        if not (failed.rejected or self.is_last(tries)):
+            return failed.messages
+        self.count += len(failed.messages)
+        logger.error(
+            "%s of %s %s passed over after %s, at %s: %s",
+            counted(len(failed.messages), "message"),
+            queue,
+            are(len(failed.messages)),
+            counted(tries + 1, "attempt"),
+            ", ".join(str(message.queue_offset) for message in failed.messages[:10]),
+            failed.cause,
+        )
+        return []

@@ -27,8 +27,7 @@ from ariane_sdk.consumer.delivery.failed_messages import (
 )
 from ariane_sdk.consumer.delivery.hand_out import NO_CARE, DeliveryCare, GivenUpError, HandOut
 from ariane_sdk.consumer.delivery.holding import Holding
-from ariane_sdk.consumer.delivery.message_returns import REJECTED, MessageReturns
-from ariane_sdk.consumer.delivery.passing_over import PassingOver
+from ariane_sdk.consumer.delivery.message_returns import REJECTED, MessageReturns, PassingOver
 from ariane_sdk.consumer.delivery.window import Delivery, QueueWindow
 from ariane_sdk.errors import ConsumptionHeld
 from ariane_sdk.message import ReceivedMessage, count_attempt

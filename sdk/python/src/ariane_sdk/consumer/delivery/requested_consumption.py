@@ -19,8 +19,8 @@ from ariane.broker.v1.client_question_pb2 import (
 from ariane_record.errors import RecordError
 from ariane_record.single.view import iter_messages
 from ariane_sdk.client.listener import Deliver
-from ariane_sdk.consumer.delivery.delivery_gate import DeliveryGate
 from ariane_sdk.consumer.delivery.failed_messages import restore_topics
+from ariane_sdk.consumer.delivery.hand_out import DeliveryGate
 from ariane_sdk.errors import ConsumptionHeld, MessagesFailed
 from ariane_sdk.message import ReceivedMessage
 from ariane_sdk.message_queue import MessageQueue

@@ -12,7 +12,7 @@ from ariane_sdk.checks.local_filter import Local
 from ariane_sdk.checks.message_filter import MessageFilter, message_filter
 from ariane_sdk.checks.sql_filter import Sql
 from ariane_sdk.checks.uploaded_filter import Uploaded
-from ariane_sdk.client.client_id import member_client_id
+from ariane_sdk.client.session import member_client_id
 from ariane_sdk.consumer.group.allocation import AllocationStrategy, Averaging
 from ariane_sdk.consumer.group.pause_notice import PauseNotice
 from ariane_sdk.consumer.offsets.start_position import StartPosition, checked_start

@@ -24,7 +24,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from ariane.broker.v1.receive_service_pb2 import ReceiveOrder
 from ariane_sdk.consumer.receiving.fetched import Batch, Fetched
-from ariane_sdk.consumer.receiving.receive_calls import Answer, messages_of
+from ariane_sdk.consumer.receiving.receive_calls import HOLD_S, Answer, messages_of
 from ariane_sdk.errors import CallError, ClientNotRunning, DeadlinePassed, ServiceUnavailable
 from ariane_sdk.message import ReceivedMessage
 from ariane_sdk.net.timestamps import duration_s
@@ -33,9 +33,6 @@ from ariane_sdk.runtime.clock import Clock
 from ariane_sdk.runtime.log import logger
 from ariane_sdk.runtime.tasks import start_task
 
-HOLD_S: Final = 5.0
-"""How long one call is held while there are no messages. A broker that went silent is noticed only
-after this time: its connections stay open."""
 RETRY_S: Final = 1.0
 """Delay before a broker that failed is asked again."""
 SLOW_SHARE: Final = 1 / 8

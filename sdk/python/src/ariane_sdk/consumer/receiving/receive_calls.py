@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import groupby, repeat
+from itertools import groupby, islice, repeat
 from operator import attrgetter
 from struct import Struct
 from typing import Final, NamedTuple, TypeAlias
@@ -15,7 +14,7 @@ from typing import Final, NamedTuple, TypeAlias
 import numpy as np
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import DecodeError
-from numpy.typing import NDArray
+from grpc.aio import AioRpcError
 
 from ariane.broker.v1.receive_service_pb2 import (
     KeepInvisibleRequest,
@@ -34,22 +33,27 @@ from ariane_sdk.consumer.receiving.receive_wire import QueueAnswer, receive_answ
 from ariane_sdk.errors import IllegalArgument, ReceiptExpired, RecordDamaged
 from ariane_sdk.message import Receipt, ReceivedMessage
 from ariane_sdk.message_queue import MessageQueue
+from ariane_sdk.net.answers import Call
 from ariane_sdk.net.connections import Connections
-from ariane_sdk.net.status import error_from_status
+from ariane_sdk.net.status import error_from_rpc, error_from_status
 from ariane_sdk.net.timestamps import duration_s
 from ariane_sdk.routing.route import BrokerRoute
 from ariane_sdk.runtime.clock import Clock
 
 _SIZE_BYTES: Final = 4
+HOLD_S: Final = 5.0
+"""How long one call is held while there are no messages. A broker that went silent is noticed only
+after this time: its connections stay open."""
 _pack_range = Struct("<qq").pack
+_receipt_of = attrgetter("receipt")
 CAUSE_LENGTH_MAX: Final = 1024
 SETTLEMENTS_MAX: Final = 8192
 """The most settlements that a broker accepts in one call."""
 ANSWER_SECONDS: Final = 5.0
 """How much longer than its hold time a call may take."""
 
-_Runs: TypeAlias = list[NDArray[np.int64]]
-"""Queue offsets of messages of one receipt."""
+_Receipts: TypeAlias = dict[Receipt, list[ReceivedMessage]]
+"""Messages by their receipts."""
 
 
 class Settlement(NamedTuple):
@@ -138,25 +142,51 @@ class ReceiveCalls:
             CallError: The broker refused or did not answer.
             RecordDamaged: Its answer cannot be decoded.
         """
-        address = read_address(broker)
-        wanted = ReceiveOrder()
-        wanted.CopyFrom(order)
-        wanted.hold_duration.CopyFrom(duration_of(hold_s))
-        request = ReceiveRecordsRequest(order=wanted)
-        peer = peer_name(broker)
-        answer = await answer_of(
-            self._connections.receive_records(address, request, hold_s + ANSWER_SECONDS), peer
+        call = self.begin(broker, receive_request(order, hold_s), hold_s)
+        return await self.answered(broker, call, duration_s(order.invisible_duration))
+
+    def begin(
+        self, broker: BrokerRoute, request: ReceiveRecordsRequest, hold_s: float
+    ) -> Call[bytes]:
+        """Begin a call, whose answer is for ``answer``.
+
+        Raises:
+            ServiceUnavailable: No live process of the broker is known.
+        """
+        return self._connections.receive_records(
+            read_address(broker), request, hold_s + ANSWER_SECONDS
         )
-        held_until_s = self._clock.monotonic_s() + duration_s(order.invisible_duration)
+
+    async def answered(self, broker: BrokerRoute, call: Call[bytes], invisible_s: float) -> Answer:
+        """The answer to a call; arguments and errors as of ``answer``.
+
+        Raises:
+            CallError: The broker refused or did not answer.
+        """
+        octets = await answer_of(call, peer_name(broker))
+        return self.answer(broker, octets, invisible_s)
+
+    def answer(self, broker: BrokerRoute, octets: bytes, invisible_s: float) -> Answer:
+        """The answer of a broker that has just come.
+
+        Args:
+            broker: The broker.
+            octets: The answer.
+            invisible_s: The invisible time that was asked for.
+
+        Raises:
+            MessagesLost: The broker has lost messages, and that is an error.
+            RecordDamaged: It cannot be decoded.
+        """
+        held_until_s = self._clock.monotonic_s() + invisible_s
         try:
-            queues = receive_answer(answer)
+            queues = receive_answer(octets)
         except DecodeError as error:
-            raise RecordDamaged(f"{peer}: {error}") from error
-        for queue in queues:
-            head = queue.head
+            raise RecordDamaged(f"{peer_name(broker)}: {error}") from error
+        for head in [queue.head for queue in queues if queue.head.lost]:
             at = MessageQueue(head.topic, broker.broker_name, head.queue_id)
             self._lost.note(at, head.lost)
-        return Answer(broker.broker_name, address, queues, held_until_s)
+        return Answer(broker.broker_name, broker.read_address, queues, held_until_s)
 
     async def settle(
         self,
@@ -181,24 +211,27 @@ class ReceiveCalls:
             ReceiptExpired: Another member has some of them by now; the others are settled.
             CallError: Whether some of them are settled is unknown.
         """
-        by_broker: dict[str, dict[Receipt, _Runs]]
-        by_broker = defaultdict(lambda: defaultdict(list))
+        by_broker: dict[str, _Receipts] = {}
         at: dict[str, str] = {}
         try:
             # Messages of one receipt tend to be neighbours: one step for each run of them.
-            for receipt, run in groupby(messages, attrgetter("receipt")):
+            for receipt, run in groupby(messages, _receipt_of):
                 name = receipt.message_queue.broker_name
-                by_broker[name][receipt].append(queue_offsets_of(list(run)))
+                by_broker.setdefault(name, {}).setdefault(receipt, []).extend(run)
                 at[name] = receipt.address
         except AttributeError:
             raise IllegalArgument("only messages of a ReceiveConsumer can be settled") from None
         calls = [
             self._at_primary(
-                name, at[name], partial(self._settle, dict(some), outcome, timeout_s), patience_s
+                name, at[name], partial(self._settle, some, outcome, timeout_s), patience_s
             )
             for name, receipts in by_broker.items()
-            for some in _pieces(list(receipts.items()), SETTLEMENTS_MAX)
+            for some in _pieces(receipts, SETTLEMENTS_MAX)
         ]
+        if len(calls) == 1:
+            # A task would take two turns of the loop more.
+            await calls[0]
+            return
         ended = await asyncio.gather(*calls, return_exceptions=True)
         errors = [error for error in ended if error is not None]
         # Other errors first: of expired receipts the outcome is known.
@@ -230,48 +263,60 @@ class ReceiveCalls:
             f"the broker at {address}",
         )
 
-    async def _at_primary(
+    def _at_primary(
         self,
         name: str,
         known: str,
         call: Callable[[str], Awaitable[None]],
         patience_s: float = 0.0,
-    ) -> None:
+    ) -> Awaitable[None]:
         """Call the present primary of a broker; to settle or keep again is harmless."""
         primaries = self._primaries
-        await primaries.failover.ask(
+        return primaries.failover.ask(
             lambda: call(primaries.find(name) or known), primaries.topics, patience_s=patience_s
         )
 
     async def _settle(
         self,
-        receipts: Mapping[Receipt, _Runs],
+        receipts: Mapping[Receipt, Sequence[ReceivedMessage]],
         outcome: Settlement,
         timeout_s: float | None,
         address: str,
     ) -> None:
         request = SettleRecordsRequest(consumer_group=self._group)
-        for receipt, runs in receipts.items():
-            wanted = RecordSettlement(receipt=receipt.token, ranges=_ranges_of(runs))
+        for receipt, messages in receipts.items():
+            wanted = RecordSettlement(receipt=receipt.token, ranges=_ranges_of(messages))
             if outcome.nack is not None:
                 wanted.nack.CopyFrom(outcome.nack)
             elif outcome.invisible_s is not None:
                 wanted.invisible_duration.CopyFrom(duration_of(outcome.invisible_s))
             request.settlements.append(wanted)
         timeout_s = self._timeout_s if timeout_s is None else timeout_s
-        response = await answer_of(
-            self._connections.receiving(address).SettleRecords(request, timeout=timeout_s),
-            f"the broker at {address}",
-        )
+        try:
+            call = self._connections.receiving(address).SettleRecords(request, timeout=timeout_s)
+            response = await call
+        except AioRpcError as error:
+            raise error_from_rpc(error, peer=f"the broker at {address}") from error
         for result in response.results:
             if result.HasField("error"):
                 raise error_from_status(result.error, peer=f"the broker at {address}")
 
 
-def _pieces(
-    receipts: Sequence[tuple[Receipt, _Runs]], size: int
-) -> Iterator[Sequence[tuple[Receipt, _Runs]]]:
-    return (receipts[first : first + size] for first in range(0, len(receipts), size))
+def receive_request(
+    order: ReceiveOrder, hold_s: float, count_max: int | None = None
+) -> ReceiveRecordsRequest:
+    """The request of an order, of other messages at most if so many are given."""
+    request = ReceiveRecordsRequest(order=order)
+    request.order.hold_duration.CopyFrom(duration_of(hold_s))
+    if count_max is not None:
+        request.order.message_count_max = count_max
+    return request
+
+
+def _pieces(receipts: _Receipts, size: int) -> Iterator[_Receipts]:
+    left = iter(receipts.items())
+    while some := dict(islice(left, size)):
+        yield some
 
 
 def messages_of(answer: Answer) -> list[ReceivedMessage]:
@@ -314,11 +359,11 @@ def _of_queue(queue: QueueAnswer, answer: Answer) -> list[ReceivedMessage]:
     return messages
 
 
-def _ranges_of(runs: _Runs) -> bytes:
+def _ranges_of(messages: Sequence[ReceivedMessage]) -> bytes:
     """First offset and count of each range: n x 2 x int64."""
-    offsets = np.concatenate(runs)
-    if len(offsets) == 1:
-        return _pack_range(int(offsets[0]), 1)
+    if len(messages) == 1:
+        return _pack_range(messages[0].queue_offset, 1)
+    offsets = queue_offsets_of(messages)
     if bool((np.diff(offsets) < 1).any()):
         offsets = np.unique(offsets)
     begins = np.flatnonzero(np.diff(offsets, prepend=offsets[:1] - 2) != 1)

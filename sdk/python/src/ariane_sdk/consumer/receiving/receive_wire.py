@@ -1,6 +1,7 @@
-"""Decoding answers with received records; the records stay a view of the answer.
+"""Decoding answers with received records; many records stay a view of the answer.
 
-As with pulls, the generated class decodes all but the records::
+As with pulls, the generated class decodes all but the records, unless they are so few that to copy
+them is less than to cut them out::
 
     ReceiveRecordsResponse     0A length { ReceivedRecords }   ...once for each queue
     ReceivedRecords            topic, queue id, receipt, ..., sizes   7A length { records }
@@ -20,13 +21,17 @@ _QUEUES: Final = length_tag(ReceiveRecordsResponse.QUEUES_FIELD_NUMBER)
 _RECORDS: Final = length_tag(ReceivedRecords.RECORDS_FIELD_NUMBER)
 
 
+COPIED_BYTES_MAX: Final = 16 << 10
+"""Up to here the generated class decodes the whole answer, and copies it twice: some 2 us."""
+
+
 class QueueAnswer(NamedTuple):
     """The part of one queue."""
 
     head: ReceivedRecords
     """All fields but ``records``, which is empty."""
     records: memoryview
-    """The records, back to back: a view of the answer."""
+    """The records, back to back."""
 
 
 def receive_answer(answer: bytes) -> list[QueueAnswer]:
@@ -35,6 +40,8 @@ def receive_answer(answer: bytes) -> list[QueueAnswer]:
     Raises:
         DecodeError: The bytes are no such response.
     """
+    if len(answer) <= COPIED_BYTES_MAX:
+        return [_whole(queue) for queue in ReceiveRecordsResponse.FromString(answer).queues]
     try:
         return [
             _of_queue(queue.value)
@@ -43,6 +50,12 @@ def receive_answer(answer: bytes) -> list[QueueAnswer]:
         ]
     except WireCorrupted as error:
         raise DecodeError(str(error)) from error
+
+
+def _whole(queue: ReceivedRecords) -> QueueAnswer:
+    records = queue.records
+    queue.ClearField("records")
+    return QueueAnswer(queue, memoryview(records))
 
 
 def _of_queue(queue: memoryview) -> QueueAnswer:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine, Mapping
 from functools import partial
+from typing import Any
 from weakref import WeakSet
 
 from ariane.broker.v1.client_service_pb2 import CONSUME_MODEL_RECEIVING, Membership
@@ -17,6 +19,7 @@ from ariane_sdk.consumer.offsets.group_start import BEGIN_S, GroupStart
 from ariane_sdk.consumer.offsets.offset_keeping import BrokerOffsets
 from ariane_sdk.consumer.receiving.asking import Asking, Receive
 from ariane_sdk.consumer.receiving.fetched import Fetched
+from ariane_sdk.consumer.receiving.only_broker import OnlyBroker
 from ariane_sdk.consumer.receiving.primaries import Primaries
 from ariane_sdk.consumer.receiving.receipt_reports import ReceiptReports
 from ariane_sdk.consumer.receiving.receive_calls import (
@@ -29,7 +32,7 @@ from ariane_sdk.consumer.receiving.receive_calls import (
 from ariane_sdk.errors import CallError
 from ariane_sdk.message import ReceivedMessage
 from ariane_sdk.net.timestamps import duration_s
-from ariane_sdk.routing.route import BrokerRoute
+from ariane_sdk.routing.route import BrokerRoute, Route
 from ariane_sdk.runtime.clock import Clock
 
 
@@ -58,6 +61,8 @@ class ReceivingMember:
         self._topics = [subscription.topic for subscription in order.subscriptions]
         self._clock = clock
         self._refusal: CallError | None = None
+        self._only: BrokerRoute | None = None
+        self._only_in: list[Route | None] = []
         self._pause = PauseNotice()
         self._askings: WeakSet[Asking] = WeakSet()
         self._primaries = Primaries(session.routes, self._topics, clock)
@@ -70,6 +75,10 @@ class ReceivingMember:
             lost=lost,
         )
         """Settles messages."""
+        self.only_broker = OnlyBroker(
+            self.calls, order, pause=self._pause, doubt=self._primaries.doubt
+        )
+        """Asks the only broker, where there is but one."""
         self._begun: set[str] = set()
         """The brokers at which the group has begun; only asked where new messages are wanted."""
         self._starts: GroupStart | None = None
@@ -132,21 +141,35 @@ class ReceivingMember:
         self._askings.add(asking)
         return asking
 
+    def only(self) -> BrokerRoute | None:
+        """The only broker of all topics, if it is known that there is but one.
+
+        None also where more is to be done before it is asked: only ``asking`` does that.
+        """
+        if self._only is None or self._starts is not None:
+            return None
+        routes = list(map(self._routes.known.get, self._topics))
+        # Mostly the same objects: to compare those takes no call for each.
+        if routes != self._only_in:
+            self._only = None
+        return self._only
+
     async def end_asking(self) -> None:
         """End the calls of the application that wait for messages."""
+        self.only_broker.end()
         await asyncio.gather(*(asking.close() for asking in list(self._askings)))
 
-    async def ack(
+    def ack(
         self,
         *messages: ReceivedMessage,
         timeout_s: float | None = None,
         patience_s: float = 0.0,
-    ) -> None:
+    ) -> Coroutine[Any, Any, None]:
         """Settle messages as done; the arguments and errors are those of ``ReceiveCalls.settle``.
 
         Without patience, the caller makes the call again until the broker has answered.
         """
-        await self.calls.settle(messages, DONE, timeout_s=timeout_s, patience_s=patience_s)
+        return self.calls.settle(messages, DONE, timeout_s=timeout_s, patience_s=patience_s)
 
     async def nack(
         self,
@@ -230,12 +253,22 @@ class ReceivingMember:
         if self._starts is not None:
             self._starts.note_topics(set(self._topics))
         self._attachments.follow(routes)
-        return {
+        brokers = {
             each.read_address: each
             for route in routes
             for each in route.brokers
             if each.read_address
         }
+        self._note_only(brokers)
+        return brokers
+
+    def _note_only(self, brokers: Mapping[str, BrokerRoute]) -> None:
+        """Note the only broker, if there is but one, and it has all topics."""
+        self._only, self._only_in = None, list(map(self._routes.known.get, self._topics))
+        if len(brokers) == 1:
+            (only,) = brokers.values()
+            if all(route and route.broker(only.broker_name) for route in self._only_in):
+                self._only = only
 
     async def _attached_brokers(self) -> dict[str, BrokerRoute]:
         """The same, once this member is attached: only then do brokers renew invisible times."""
@@ -244,7 +277,7 @@ class ReceivingMember:
         return brokers
 
     def _refuse(self, error: CallError) -> None:
-        self._refusal = error
+        self._refusal, self._only = error, None
 
 
 def _nothing(*_: object) -> None:

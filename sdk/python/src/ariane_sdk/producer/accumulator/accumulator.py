@@ -68,7 +68,7 @@ class Accumulator(deque[Row]):
         self._on_row = on_row
         self._request_bytes_max = request_bytes_max
         self.in_flight_count = 0
-        """How many messages are under way to the broker; whoever takes and sends rows sets it."""
+        """How many messages are under way to the broker; the sender keeps count."""
 
     def add(self, row: Row) -> None:
         """Add a new row behind all others; it may grow until it is taken."""
@@ -246,14 +246,12 @@ class OpenRows:
         demand: Demand | None,
     ) -> Row:
         """The row in which a queue gets the next messages for any queue, in the round of queues."""
-        if not self._spread_count:
-            return self._open(info, queue, info.choose_queue, kind, demand)
         key: RowKey = (queue, kind, demand, MOVABLE)
         row = info.open_rows.get(key)
         if row is None or not row.open or row.queue != queue or not self._fits(row, body_bytes):
             row = self._open(info, queue, info.choose_queue, kind, demand)
             info.open_rows[key] = row
-        if info.queue_count > 1:
+        if self._spread_count and info.queue_count > 1:
             in_flight_count = self._accumulators[queue.broker_name].in_flight_count
             share = max(self._spread_count, min(in_flight_count, SHARE_MAX))
             row.count_max = len(row.messages) + share
@@ -305,7 +303,7 @@ class OpenRows:
         )
 
     def whole(self, info: TopicInfo, queue: MessageQueue | None, kind: int) -> Row:
-        """Make a row for messages that come encoded; nothing else joins it, and it is not added.
+        """Return the row of messages that come encoded; nothing else joins it.
 
         Args:
             info: Their topic.
@@ -318,13 +316,9 @@ class OpenRows:
         if queue is not None:
             # Later messages for this queue must not join a row that is ahead of this one.
             info.open_rows.pop((queue, AT_ONCE, None, PINNED), None)
-        return Row(
-            queue or info.next_queue(self._is_welcome),
-            info.properties,
-            choose_other=info.choose_queue if queue is None else None,
-            sequenced=self._sequenced,
-            kind=kind,
-        )
+        choose_other = info.choose_queue if queue is None else None
+        queue = queue or info.next_queue(self._is_welcome)
+        return self._open(info, queue, choose_other, kind, None)
 
     def _open(
         self,

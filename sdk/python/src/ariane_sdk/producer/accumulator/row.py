@@ -30,7 +30,7 @@ from ariane_sdk.checks.demand import Demand
 from ariane_sdk.errors import CallError, SendError
 from ariane_sdk.message import Message, SendResult, new_send_result
 from ariane_sdk.message_queue import MessageQueue
-from ariane_sdk.producer.accumulator.send_results import StoredAs, StoredMessages, StoredRow
+from ariane_sdk.producer.accumulator.send_results import StoredAs, StoredMessages
 
 KEY_HASH_BYTES: Final = 4
 DELIVERY_TIME_BYTES: Final = 8
@@ -266,17 +266,18 @@ class Row(MessageRow):
     def settle_encoded(
         self, first_queue_offset: int, log_offsets: NDArray[np.int64], how: StoredAs
     ) -> None:
-        """Likewise for a row that was sent as it was encoded before.
+        """Settle a row that was encoded before this call: it came so, or was repeated.
 
-        Of one that came encoded, results are made when they are looked at.
+        The results of a row that came encoded are made when they are looked at.
         """
         if self.unique_ids is None:
             raise AssertionError("the row was not encoded")
         if self.messages:
             self.settle(first_queue_offset, log_offsets.tolist(), self.unique_ids.texts(), how)
         else:
-            stored = StoredRow(self.queue, first_queue_offset, *how)
-            self.stored = StoredMessages(stored, log_offsets, self.unique_ids)
+            self.stored = StoredMessages(
+                self.queue, first_queue_offset, log_offsets, self.unique_ids, how
+            )
             self._finish()
 
     def _recall_handles(self, unique_ids: Sequence[str]) -> list[str]:

@@ -11,39 +11,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ariane_record.single.message_id import UniqueIds
-from ariane_sdk.message import AcknowledgedLevel, SendResult, send_results
+from ariane_sdk.message import AcknowledgedLevel, SendResult, new_send_result
 from ariane_sdk.message_queue import MessageQueue
 
 StoredAs: TypeAlias = tuple[AcknowledgedLevel, int, str, bool]
-"""How messages were stored: the last four fields of a ``StoredRow``."""
-
-
-class StoredRow(NamedTuple):
-    """Where a row was stored."""
-
-    message_queue: MessageQueue
-    """The queue that holds the row."""
-    first_queue_offset: int
-    """Queue offset of the first message; the others follow."""
-    acknowledged_level: AcknowledgedLevel
-    """The level that the broker acknowledged."""
-    store_timestamp_ms: int
-    """When the row was stored."""
-    broker_address: str
-    """The broker, "host:port"."""
-    duplicate: bool
-    """Whether an earlier try had stored the row."""
+"""How messages were stored: the acknowledged level, when (milliseconds since the epoch), the broker
+("host:port"), and whether an earlier try had stored them."""
 
 
 class StoredMessages(NamedTuple):
     """The messages of a row that came encoded, once they are stored."""
 
-    row: StoredRow
-    """Where."""
+    message_queue: MessageQueue
+    """The queue that holds the row."""
+    first_queue_offset: int
+    """Queue offset of the first message; the others follow."""
     log_offsets: NDArray[np.int64]
     """Byte position of each record in the commit log: int64."""
     unique_ids: UniqueIds
     """The id of each."""
+    how: StoredAs
+    """How they were stored."""
 
     @property
     def message_count(self) -> int:
@@ -52,18 +40,16 @@ class StoredMessages(NamedTuple):
 
     def results(self, begin: int, end: int) -> list[SendResult]:
         """The results of neighbouring messages."""
-        row = self.row
-        first = row.first_queue_offset
-        return send_results(
-            repeat(row.message_queue),
+        first = self.first_queue_offset
+        columns = zip(
+            repeat(self.message_queue),
             range(first + begin, first + end),
             self.log_offsets[begin:end].tolist(),
             self.unique_ids.part(begin, end).texts(),
-            acknowledged_level=row.acknowledged_level,
-            store_timestamp_ms=row.store_timestamp_ms,
-            broker_address=row.broker_address,
-            duplicate=row.duplicate,
+            *map(repeat, (*self.how, "")),
+            strict=False,  # What is the same for all never ends.
         )
+        return list(map(new_send_result, columns))
 
 
 class SendResults(Sequence[SendResult]):

@@ -69,12 +69,28 @@ def options_of(
 
 
 class ParkedMessage(NamedTuple):
-    """A message that waits until its topic has a known route."""
+    """A message that waits for an answer of name servers."""
 
     message: Message
     options: SendOptions
     future: asyncio.Future[SendResult] | None
     size_bytes: int
+
+
+class Parking:
+    """The messages of a topic that wait for an answer, and the task that asks for it."""
+
+    def __init__(self) -> None:
+        self.messages: list[ParkedMessage] = []
+        """The messages, in their order."""
+        self.task: asyncio.Task[None] | None = None
+        """The task; None while nothing is asked."""
+
+
+PutNow: TypeAlias = Callable[
+    ["TopicInfo", Message, SendOptions, "asyncio.Future[SendResult] | None"], Row
+]
+"""Puts a message into the open row of its queue, and returns the row."""
 
 
 class TopicInfo:
@@ -107,14 +123,10 @@ class TopicInfo:
         """The row that takes the next message for any queue, at once and without a demand."""
         self.open_rows: dict[RowKey, Row] = {}
         """All other open rows, by what their messages have in common."""
-        self.parked: list[ParkedMessage] = []
-        """Messages that wait for the route."""
-        self.parked_groups: list[ParkedMessage] = []
-        """Messages of message groups that wait for the order of queues."""
-        self.route_task: asyncio.Task[None] | None = None
-        """The task that asks for the route."""
-        self.order_task: asyncio.Task[None] | None = None
-        """The task that asks for the order of queues."""
+        self.for_route = Parking()
+        """What waits for the route."""
+        self.for_order = Parking()
+        """What waits for the order of queues: messages of message groups."""
         self.refusal: SendError | None = None
         """Why the topic has no route."""
         self.trouble: CallError | None = None
@@ -189,7 +201,7 @@ class TopicInfo:
 
         They also wait while earlier ones still do: none may overtake another.
         """
-        waiting = self.order_task is not None or bool(self.parked_groups)
+        waiting = self.for_order.task is not None or bool(self.for_order.messages)
         return waiting or (self.route is not None and self.route.groups_wait)
 
     def check_groups(self) -> None:

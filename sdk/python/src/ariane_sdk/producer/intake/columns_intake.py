@@ -5,7 +5,7 @@ The outcome of each row of a table comes back by column, too, in the order of th
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any, Final, NamedTuple, Self
@@ -22,7 +22,6 @@ from ariane_record.encoding.columns.arrow_texts import (
 from ariane_record.encoding.columns.column_encoder import encode_columns, record_sizes
 from ariane_record.encoding.columns.message_columns import MessageColumns, packed_columns
 from ariane_record.encoding.record_table import RecordTable
-from ariane_record.single.compression import BodyPacking
 from ariane_record.single.message_id import UniqueIds
 from ariane_sdk.errors import ArianeError, ColumnsSendError
 from ariane_sdk.message_queue import MessageQueue
@@ -34,14 +33,9 @@ from ariane_sdk.producer.accumulator.row import (
     Row,
 )
 from ariane_sdk.producer.accumulator.topic_info import TopicInfo
-from ariane_sdk.producer.intake.whole_rows import (
-    UNIQUE_ID_DIGITS_MAX,
-    WholeRow,
-    WholeRows,
-    cuts,
-)
-from ariane_sdk.runtime.clock import Clock
-from ariane_sdk.settings import ProducerSettings
+from ariane_sdk.producer.intake.intake import Intake
+from ariane_sdk.producer.intake.whole_rows import UNIQUE_ID_DIGITS_MAX, WholeRow, cuts
+from ariane_sdk.producer.sending.unsettled import ProducerParts
 
 STORED: Final = "stored"
 REFUSED: Final = "refused"
@@ -73,7 +67,7 @@ class ColumnOutcomes:
             self._unique_ids = np.full(shape, ord("-"), np.uint8)
         self._unique_ids[chosen] = sent.unique_ids.digits
         if sent.stored is not None:
-            queue, first = sent.queue, sent.stored.row.first_queue_offset
+            queue, first = sent.queue, sent.stored.first_queue_offset
             broker = self._brokers.setdefault(queue.broker_name, len(self._brokers))
             self._broker[chosen] = broker
             self._queue_id[chosen] = queue.queue_id
@@ -158,47 +152,46 @@ class QueuedColumns(NamedTuple):
 
     def slice(self, start: int, stop: int) -> Self:
         """Some neighbouring rows."""
-        messages = self.messages.slice(start, stop)
+        return self._chosen(self.messages.slice(start, stop), slice(start, stop))
+
+    def take(self, places: NDArray[np.int64]) -> Self:
+        """Any rows, by their places here, in the order given."""
+        return self._chosen(self.messages.take(places), places)
+
+    def _chosen(self, messages: MessageColumns, places: Any) -> Self:
         times_ms = self.delivery_times_ms
         return self._replace(
             messages=messages,
-            rows=self.rows[start:stop],
-            delivery_times_ms=None if times_ms is None else times_ms[start:stop],
+            rows=self.rows[places],
+            delivery_times_ms=None if times_ms is None else times_ms[places],
         )
 
 
 class ColumnsIntake:
     """Takes tables and sends them."""
 
-    def __init__(
-        self,
-        whole_rows: WholeRows,
-        packing: BodyPacking,
-        *,
-        settings: ProducerSettings,
-        clock: Clock,
-    ) -> None:
-        self._whole_rows = whole_rows
-        self._packing = packing
-        self._settings = settings
-        self._clock = clock
+    def __init__(self, parts: ProducerParts, intake: Intake) -> None:
+        self._intake = intake
+        self._whole_rows = intake.whole_rows
+        self._packing = intake.encoding.packing
+        self._settings = parts.settings
+        self._clock = parts.clock
 
     async def take_all(
         self,
+        topic: str,
         table: Any,
         columns: Mapping[str, str] | None,
         *,
-        learn_info: Callable[[bool], Awaitable[TopicInfo]],
         timeout_s: float | None,
         trace_parents: tuple[str, ...] = (),
     ) -> pa.Table:
         """Check a whole table, then send it, and wait for the outcomes of its rows.
 
         Args:
+            topic: The topic of all rows.
             table: The table.
             columns: Names of columns, by the field of a message that they hold.
-            learn_info: Gives what is known of the topic once its route is known; its argument tells
-                whether rows have message groups.
             timeout_s: Time for the whole table; ``None``: ``send_timeout_s`` for each row.
             trace_parents: The sampled span in which the table is sent, as a W3C trace context,
                 which brokers receive.
@@ -218,7 +211,7 @@ class ColumnsIntake:
         )
         outcomes = ColumnOutcomes(parts[-1].first_row + len(parts[-1].messages))
         grouped = any(part.messages.message_group is not None for part in parts)
-        info = await learn_info(grouped)
+        info = await self._intake.info_of(topic, grouped=grouped)
         rows: list[NDArray[np.int64]] = []
 
         def divided(spread_count: int) -> Iterator[WholeRow]:
@@ -240,50 +233,42 @@ class ColumnsIntake:
                 outcomes.refuse(numbers, row)
         return outcomes.result()
 
-    def _packed(self, topic: str, part: TablePart) -> Iterator[TablePart]:
+    def _packed(self, topic: str, part: TablePart) -> Iterator[QueuedColumns]:
         """Compress large bodies, part by part as the caller asks for rows."""
+        messages, first = part.messages, part.first_row
+        numbers = np.arange(first, first + len(messages))
+        whole = QueuedColumns(None, messages, numbers, part.delivery_times_ms)
         if self._packing.is_off:
-            yield part
+            yield whole
             return
-        sizes = record_sizes(topic, part.messages)
+        sizes = record_sizes(topic, messages)
         for start, stop in cuts(sizes, PACKED_BYTES_MAX, ROWS_AT_ONCE_MAX):
-            times_ms = part.delivery_times_ms
-            yield TablePart(
-                part.first_row + start,
-                packed_columns(part.messages.slice(start, stop), self._packing),
-                None if times_ms is None else times_ms[start:stop],
-            )
+            piece = whole.slice(start, stop)
+            yield piece._replace(messages=packed_columns(piece.messages, self._packing))
 
-    def _by_queue(self, info: TopicInfo, part: TablePart) -> Iterator[QueuedColumns]:
+    def _by_queue(self, info: TopicInfo, part: QueuedColumns) -> Iterator[QueuedColumns]:
         """Divide rows among queues; order is kept within each queue."""
-        messages = part.messages
-        rows = np.arange(part.first_row, part.first_row + len(messages))
         times_ms = part.delivery_times_ms
         if times_ms is not None:
             # All messages of a row are delivered at once, or all of them later.
             later = np.flatnonzero(times_ms)
             if len(later):
-                yield QueuedColumns(None, messages.take(later), rows[later], times_ms[later])
-            at_once = np.flatnonzero(times_ms == 0)
-            messages, rows = messages.take(at_once), rows[at_once]
-        if messages.message_group is None:
-            yield QueuedColumns(None, messages, rows)
+                yield part.take(later)
+            part = part.take(np.flatnonzero(times_ms == 0))._replace(delivery_times_ms=None)
+        if part.messages.message_group is None:
+            yield part
             return
-        sizes = record_sizes(info.topic, messages)
+        sizes = record_sizes(info.topic, part.messages)
         for start, stop in cuts(sizes, BYTES_AT_ONCE_MAX, ROWS_AT_ONCE_MAX):
-            window = QueuedColumns(None, messages.slice(start, stop), rows[start:stop])
+            window = part.slice(start, stop)
             queues = info.group_queues
             groups = window.messages.message_group
             # If the queues are not known, ``_encoded`` raises an error that says why.
             queue_of_row = java_hashes(groups) % max(1, len(queues))
             queue_of_row[(lengths_of(groups) == 0) | (not queues)] = _ANY_QUEUE
             for number in np.unique(queue_of_row).tolist():
-                chosen = np.flatnonzero(queue_of_row == number)
-                yield QueuedColumns(
-                    None if number == _ANY_QUEUE else queues[number],
-                    window.messages.take(chosen),
-                    window.rows[chosen],
-                )
+                chosen = window.take(np.flatnonzero(queue_of_row == number))
+                yield chosen._replace(queue=None if number == _ANY_QUEUE else queues[number])
 
     def _cuts(
         self, info: TopicInfo, queued: QueuedColumns, spread_count: int
@@ -311,7 +296,7 @@ class ColumnsIntake:
         groups = messages.message_group
         if queued.queue is None and groups is not None and lengths_of(groups).any():
             info.check_groups()
-        bodies = messages.small_bodies()
+        bodies = messages.lone_bodies()
         if bodies is not None:
             lengths = lengths_of(messages.body).astype(np.int32)
             return self._whole_rows.encoded_run(topic, topic.of_tag(""), bodies, lengths)

@@ -17,30 +17,21 @@ sender named the queue do not move.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
 from functools import partial
-from typing import TypeAlias
 
 from ariane_sdk.errors import ArianeError, SendError
-from ariane_sdk.message import Message, SendResult
 from ariane_sdk.producer.accumulator.row import Row
-from ariane_sdk.producer.accumulator.topic_info import SendOptions, TopicInfo
-from ariane_sdk.producer.sending.sending import Sending
+from ariane_sdk.producer.accumulator.topic_info import PutNow, SendOptions, TopicInfo
+from ariane_sdk.producer.sending.append_calls import AppendCalls
 from ariane_sdk.routing.route import Route
-
-PlaceAnew: TypeAlias = Callable[
-    [TopicInfo, Message, SendOptions, "asyncio.Future[SendResult]"], Row
-]
-"""Puts a checked message into the open row of its group's queue, and returns the row."""
 
 
 class GroupMoves:
     """Makes message groups follow the routes of their topics."""
 
-    def __init__(self, sending: Sending, place_anew: PlaceAnew) -> None:
+    def __init__(self, sending: AppendCalls, put: PutNow) -> None:
         self._sending = sending
-        self._place_anew = place_anew
+        self._put = put
         # For each topic the one row that it waits for, and the route: calls that end meanwhile
         # cost one comparison, and no search through everything in flight.
         self._awaited: dict[str, tuple[Row, Route | None]] = {}
@@ -95,7 +86,7 @@ class GroupMoves:
         options = SendOptions(demand=gone.demand, half_of=gone.half_of)
         for message, future in gone.take_apart():
             try:
-                row = self._place_anew(info, message, options, future)
+                row = self._put(info, message, options, future)
             except ArianeError as error:
                 if not future.done():
                     future.set_exception(_refusal(error))

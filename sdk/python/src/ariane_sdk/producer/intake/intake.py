@@ -15,7 +15,6 @@ from ariane_sdk.checks.limits import checked_tag, checked_topic
 from ariane_sdk.checks.message_types import TYPE_ERRORS, check_sequence, check_types
 from ariane_sdk.errors import ArianeError, CallError, MessageIllegal, NameIllegal
 from ariane_sdk.message import Message, RelayedMessage, SendResult
-from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.producer.accumulator.accumulator import OpenRows
 from ariane_sdk.producer.accumulator.row import Row
 from ariane_sdk.producer.accumulator.topic_info import NO_OPTIONS, SendOptions, TopicInfo
@@ -23,10 +22,9 @@ from ariane_sdk.producer.intake.group_moves import GroupMoves
 from ariane_sdk.producer.intake.message_encoding import MessageEncoding, time_of
 from ariane_sdk.producer.intake.route_wait import RouteWait
 from ariane_sdk.producer.intake.whole_rows import MessageRun, WholeRows
-from ariane_sdk.producer.sending.producer_parts import ProducerParts
-from ariane_sdk.producer.sending.sending import Sending
+from ariane_sdk.producer.sending.append_calls import AppendCalls
 from ariane_sdk.producer.sending.table_wire import note_span
-from ariane_sdk.producer.sending.unsettled import Backpressure
+from ariane_sdk.producer.sending.unsettled import Backpressure, ProducerParts
 from ariane_sdk.routing.route import Route
 
 Outcome: TypeAlias = SendResult | ArianeError
@@ -35,7 +33,7 @@ Outcome: TypeAlias = SendResult | ArianeError
 class Intake:
     """Takes messages from the application and adds them to rows."""
 
-    def __init__(self, parts: ProducerParts, sending: Sending) -> None:
+    def __init__(self, parts: ProducerParts, sending: AppendCalls) -> None:
         settings, clock = parts.settings, parts.clock
         self._parts = parts
         self._unsettled = parts.unsettled
@@ -43,23 +41,17 @@ class Intake:
         self._open_rows = OpenRows(
             sending.accumulators, parts.unsettled.add, sending.is_welcome, settings
         )
-        self.whole_rows = WholeRows(parts, self._open_rows, sending)
+        self.whole_rows = WholeRows(parts, self._open_rows)
         """Sends messages that are encoded in one go."""
         self.encoding = MessageEncoding(settings=settings, clock=clock)
         """Checks and encodes messages one by one."""
         self._plain_bytes_max = self.encoding.plain_bytes_max
         self._loop = asyncio.get_running_loop()
         self._topics: dict[str, TopicInfo] = {}
-        self._route_wait = RouteWait(
-            parts.routes,
-            parts.unsettled,
-            clock=clock,
-            timeout_s=settings.send_timeout_s,
-            put=self._put_parked,
-        )
-        self._moves = GroupMoves(sending, self._place_anew)
-        parts.routes.on_change(self._follow)
-        parts.routes.on_gone(self._lose_route)
+        self._route_wait = RouteWait(parts, self._put_now)
+        self._moves = GroupMoves(sending, self._put_now)
+        parts.session.routes.on_change(self._follow)
+        parts.session.routes.on_gone(self._lose_route)
         sending.on_gone(lambda row: self._moves.take_over(self._topics[row.topic], row))
 
     def take(self, message: Message, options: SendOptions) -> asyncio.Future[SendResult]:
@@ -221,8 +213,8 @@ class Intake:
                         raise refused[message.topic]
                     await backpressure.wait(taken_bytes)
                     self._put_now(self._info(message.topic), message, options, future)
-                except (ArianeError, *TYPE_ERRORS) as error:
-                    taken.append(_refusal_of(message, error))
+                except ArianeError as error:
+                    taken.append(error)
                 else:
                     taken_bytes += len(message.body)
                     taken.append(future)
@@ -265,59 +257,28 @@ class Intake:
         """Wait until no message waits for a route."""
         await self._route_wait.wait_for_all(self._topics.values())
 
-    def _put_parked(
-        self,
-        info: TopicInfo,
-        message: Message,
-        options: SendOptions,
-        future: asyncio.Future[SendResult] | None,
-    ) -> None:
-        try:
-            self._put_now(info, message, options, future)
-        except TYPE_ERRORS:
-            check_types(message)
-            raise
-
     def _put_now(
         self,
         info: TopicInfo,
         message: Message,
         options: SendOptions,
         future: asyncio.Future[SendResult] | None,
-    ) -> None:
-        """Add a message to the open row of its queue."""
-        self.encoding.check(message)
-        queue = None
-        if message.message_group or options is not NO_OPTIONS:
-            queue = info.pinned_queue(message, options)
-        self._add(info, message, queue, future, options)
-
-    def _place_anew(
-        self,
-        info: TopicInfo,
-        message: Message,
-        options: SendOptions,
-        future: asyncio.Future[SendResult],
     ) -> Row:
-        """Add a message, whose group has lost its queue, to the open row of its new queue."""
-        queue = info.pinned_queue(message, NO_OPTIONS)
-        return self._add(info, message, queue, future, options)
-
-    def _add(
-        self,
-        info: TopicInfo,
-        message: Message,
-        queue: MessageQueue | None,
-        future: asyncio.Future[SendResult] | None,
-        options: SendOptions,
-    ) -> Row:
-        """Add a checked message to the open row of a queue; None as queue means any queue."""
-        body, properties = self.encoding.encode(info.properties, message)
-        born_ms = self._clock.now_ms()
-        if isinstance(message, RelayedMessage):
-            born_ms = message.born_timestamp_ms
-        kind = delay_kind(message)
-        time_ms = time_of(message, kind, born_ms)
+        """Add a message to the open row of its queue, which any queue may be; returns the row."""
+        try:
+            self.encoding.check(message)
+            queue = None
+            if message.message_group or options is not NO_OPTIONS:
+                queue = info.pinned_queue(message, options)
+            body, properties = self.encoding.encode(info.properties, message)
+            born_ms = self._clock.now_ms()
+            if isinstance(message, RelayedMessage):
+                born_ms = message.born_timestamp_ms
+            kind = delay_kind(message)
+            time_ms = time_of(message, kind, born_ms)
+        except TYPE_ERRORS:
+            check_types(message)
+            raise
         size = len(body)
         if options.half_of:
             row = self._open_rows.half(info, queue, options)
@@ -344,7 +305,7 @@ class Intake:
             sticky_first=parts.random.getrandbits(16),
             latencies=parts.latencies if parts.latencies.counts_all else None,
         )
-        route = parts.routes.cached(topic)
+        route = parts.session.routes.cached(topic)
         if route is not None:
             info.follow(route)
         self._topics[topic] = info
@@ -359,13 +320,13 @@ class Intake:
 
     def _follow(self, route: Route) -> None:
         info = self._topics.get(route.topic)
-        if info is not None and info.route_task is None:
+        if info is not None and info.for_route.task is None:
             self._moves.follow(info, route)
 
     def _lose_route(self, topic: str) -> None:
         """Ask name servers anew about a topic that nobody could write to, and that is gone."""
         info = self._topics.get(topic)
-        if info is not None and info.order_task is None:
+        if info is not None and info.for_order.task is None:
             info.route = None
 
 
@@ -377,18 +338,3 @@ async def _outcome(future: asyncio.Future[SendResult]) -> Outcome:
     if isinstance(error, ArianeError):
         return error
     return future.result()
-
-
-def _refusal_of(message: Message, error: Exception) -> ArianeError:
-    """Turn an error into the outcome of the one message that caused it.
-
-    Raises:
-        Exception: The error itself, if the message did not cause it.
-    """
-    if isinstance(error, ArianeError):
-        return error
-    try:
-        check_types(message)
-    except MessageIllegal as refusal:
-        return refusal
-    raise error

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import Final, TypeAlias
+from operator import attrgetter
+from typing import Final
 
 from ariane_sdk.errors import (
     ArianeError,
@@ -15,32 +16,29 @@ from ariane_sdk.errors import (
 )
 from ariane_sdk.message import Message, SendResult
 from ariane_sdk.net.error_copy import error_copy
-from ariane_sdk.producer.accumulator.topic_info import ParkedMessage, SendOptions, TopicInfo
-from ariane_sdk.producer.sending.unsettled import Unsettled
-from ariane_sdk.routing.routes import Routes
-from ariane_sdk.runtime.clock import Clock
+from ariane_sdk.producer.accumulator.topic_info import (
+    ParkedMessage,
+    Parking,
+    PutNow,
+    SendOptions,
+    TopicInfo,
+)
+from ariane_sdk.producer.sending.unsettled import ProducerParts
 from ariane_sdk.runtime.log import logger
 from ariane_sdk.runtime.tasks import start_task
 
 ROUTE_RETRY_S: Final = 0.2
 """How long to wait before asking name servers again if none knew the answer."""
 
-Put: TypeAlias = Callable[
-    [TopicInfo, Message, SendOptions, asyncio.Future[SendResult] | None], None
-]
-"""Puts a message into the open row of its queue."""
-
 
 class RouteWait:
     """Asks name servers about a topic until they answer or time is up."""
 
-    def __init__(
-        self, routes: Routes, unsettled: Unsettled, *, clock: Clock, timeout_s: float, put: Put
-    ) -> None:
-        self._routes = routes
-        self._unsettled = unsettled
-        self._clock = clock
-        self._timeout_s = timeout_s
+    def __init__(self, parts: ProducerParts, put: PutNow) -> None:
+        self._routes = parts.session.routes
+        self._unsettled = parts.unsettled
+        self._clock = parts.clock
+        self._timeout_s = parts.settings.send_timeout_s
         self._put = put
 
     def must_wait(self, info: TopicInfo, message: Message, options: SendOptions) -> bool:
@@ -59,13 +57,9 @@ class RouteWait:
         """Park a message, and ask name servers."""
         size_bytes = len(message.body)
         self._unsettled.size_bytes += size_bytes
-        parked = ParkedMessage(message, options, future, size_bytes)
-        if info.route is None:
-            info.parked.append(parked)
-            self._start_learning(info)
-        else:
-            info.parked_groups.append(parked)
-            self._start_ordering(info)
+        parking = info.for_route if info.route is None else info.for_order
+        parking.messages.append(ParkedMessage(message, options, future, size_bytes))
+        self._ask(info, parking)
 
     async def wait_for(self, info: TopicInfo, *, grouped: bool) -> None:
         """Wait until the route of a topic is known.
@@ -80,11 +74,11 @@ class RouteWait:
         """
         try:
             if info.route is None:
-                await asyncio.wait((self._start_learning(info),))
+                await asyncio.wait((self._ask(info, info.for_route),))
             if info.route is None and info.refusal is not None:
                 raise info.refusal
             if grouped and info.groups_wait:
-                await asyncio.wait((self._start_ordering(info),))
+                await asyncio.wait((self._ask(info, info.for_order),))
         except asyncio.CancelledError:
             _stop_asking(info)
             raise
@@ -95,10 +89,10 @@ class RouteWait:
         Returns:
             Whether the message was here.
         """
-        for parked in (info.parked, info.parked_groups):
-            for position, each in enumerate(parked):
+        for parking in (info.for_route, info.for_order):
+            for position, each in enumerate(parking.messages):
                 if each.future is future:
-                    del parked[position]
+                    del parking.messages[position]
                     self._unsettled.release(each.size_bytes)
                     if not info.send_lock.locked():
                         _stop_asking(info)
@@ -109,18 +103,19 @@ class RouteWait:
         """Wait until no message is parked."""
         waiting = list(infos)
         # The end of a wait for a route may begin a wait for the order of queues.
-        await _wait([info.route_task for info in waiting])
-        await _wait([info.order_task for info in waiting])
+        for parking_of in (attrgetter("for_route"), attrgetter("for_order")):
+            asking = [task for task in (parking_of(info).task for info in waiting) if task]
+            if asking:
+                await asyncio.wait(asking)
 
-    def _start_learning(self, info: TopicInfo) -> asyncio.Task[None]:
-        if info.route_task is None:
-            info.route_task = start_task(self._learn_route(info), f"route-{info.topic}")
-        return info.route_task
-
-    def _start_ordering(self, info: TopicInfo) -> asyncio.Task[None]:
-        if info.order_task is None:
-            info.order_task = start_task(self._learn_order(info), f"order-{info.topic}")
-        return info.order_task
+    def _ask(self, info: TopicInfo, parking: Parking) -> asyncio.Task[None]:
+        """Ask for what messages wait for, unless that is asked already; returns the task."""
+        if parking.task is None:
+            for_route = parking is info.for_route
+            learn = self._learn_route if for_route else self._learn_order
+            name = "route" if for_route else "order"
+            parking.task = start_task(learn(info), f"{name}-{info.topic}")
+        return parking.task
 
     async def _learn_route(self, info: TopicInfo) -> None:
         """Query a route until it is known or time is up; then send or refuse parked messages."""
@@ -138,9 +133,7 @@ class RouteWait:
                 info.refusal = error_copy(error, SendError)
                 info.refusal.__cause__ = error
             break
-        info.route_task = None
-        parked, info.parked = info.parked, []
-        self._release(info, parked, self._put_or_park)
+        self._release(info, info.for_route, self._put_or_park)
 
     async def _learn_order(self, info: TopicInfo) -> None:
         """Ask for the order of queues; then send or refuse the messages that wait for it."""
@@ -150,9 +143,7 @@ class RouteWait:
             if not route.groups_wait or self._clock.monotonic_s() >= deadline_s:
                 break
             await self._clock.sleep(ROUTE_RETRY_S)
-        info.order_task = None
-        parked, info.parked_groups = info.parked_groups, []
-        self._release(info, parked, self._put)
+        self._release(info, info.for_order, self._put)
 
     def _put_or_park(
         self,
@@ -169,7 +160,8 @@ class RouteWait:
         else:
             self._put(info, message, options, future)
 
-    def _release(self, info: TopicInfo, parked: Iterable[ParkedMessage], put: Put) -> None:
+    def _release(self, info: TopicInfo, parking: Parking, put: Callable[..., object]) -> None:
+        parked, parking.messages, parking.task = parking.messages, [], None
         for message, options, future, size_bytes in parked:
             self._unsettled.release(size_bytes)
             if future is not None and future.done():
@@ -191,15 +183,7 @@ def _may_pass(error: CallError) -> bool:
 
 def _stop_asking(info: TopicInfo) -> None:
     """Stop asking about a topic for which no message and no call waits."""
-    if info.route_task is not None and not info.parked:
-        info.route_task.cancel()
-        info.route_task = None
-    if info.order_task is not None and not info.parked_groups:
-        info.order_task.cancel()
-        info.order_task = None
-
-
-async def _wait(tasks: Iterable[asyncio.Task[None] | None]) -> None:
-    running = [task for task in tasks if task is not None]
-    if running:
-        await asyncio.wait(running)
+    for parking in (info.for_route, info.for_order):
+        if parking.task is not None and not parking.messages:
+            parking.task.cancel()
+            parking.task = None

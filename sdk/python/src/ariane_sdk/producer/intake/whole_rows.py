@@ -28,16 +28,14 @@ from ariane_sdk.producer.accumulator.accumulator import OpenRows
 from ariane_sdk.producer.accumulator.row import COLUMN_BYTES, Row
 from ariane_sdk.producer.accumulator.send_results import SendResults
 from ariane_sdk.producer.accumulator.topic_info import TopicInfo
-from ariane_sdk.producer.sending.producer_parts import ProducerParts
-from ariane_sdk.producer.sending.sending import Sending
-from ariane_sdk.producer.sending.unsettled import Backpressure
+from ariane_sdk.producer.sending.unsettled import Backpressure, ProducerParts
 
 UNIQUE_ID_DIGITS_MAX: Final = 56
 """Digits of an id of a producer with an IPv6 address."""
 
 
 class WholeRow(NamedTuple):
-    """Messages that become one row."""
+    """Messages that become one row, not encoded yet."""
 
     encode: Callable[[], tuple[RecordTable, UniqueIds]]
     """Makes the table and the unique ids."""
@@ -50,9 +48,8 @@ class WholeRow(NamedTuple):
 class WholeRows:
     """Encodes thousands of messages at a time and sends them as rows."""
 
-    def __init__(self, parts: ProducerParts, open_rows: OpenRows, sending: Sending) -> None:
+    def __init__(self, parts: ProducerParts, open_rows: OpenRows) -> None:
         self._open_rows = open_rows
-        self._sending = sending
         self._parts = parts
         self.new_unique_ids = parts.unique_ids.next_ids
         """Makes the ids of a given number of messages."""
@@ -173,7 +170,6 @@ class WholeRows:
         row.take_encoded(table, unique_ids, times_ms)
         row.trace_parents = trace_parents
         self._parts.unsettled.size_bytes += row.size_bytes
-        self._sending.add(row)
         row.deadline_s = min(row.deadline_s, deadline_s)
         return row
 

@@ -23,66 +23,52 @@ from ariane_sdk.errors import IllegalArgument
 from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.producer.queues.queue_choice import StickyRoundRobin
 from ariane_sdk.runtime.clock import Clock
+from ariane_sdk.settings import ProducerSettings
 
 LATEST_WEIGHT: Final = 0.3
 """How much the latest call weighs in the average of a broker's latency."""
 
 
-class UnavailabilityTable:
-    """How long a broker is avoided, by the latency of a call."""
-
-    def __init__(self, bounds_s: Sequence[float], durations_s: Sequence[float]) -> None:
-        """Build the table from its two rows.
-
-        Raises:
-            IllegalArgument: The rows differ in length, or bounds do not ascend.
-        """
-        if len(bounds_s) != len(durations_s):
-            raise IllegalArgument("latency_bounds_s and unavailable_s differ in length")
-        if list(bounds_s) != sorted(set(bounds_s)):
-            raise IllegalArgument("latency_bounds_s must ascend")
-        self._bounds_s = tuple(bounds_s)
-        self._durations_s = (0.0, *durations_s)
-
-    def duration_s(self, latency_s: float) -> float:
-        """How long a broker is avoided after a call of this latency."""
-        return self._durations_s[bisect_right(self._bounds_s, latency_s)]
-
-
 class BrokerLatencies:
     """Recent latencies of a producer's brokers, and which brokers are avoided."""
 
-    def __init__(
-        self,
-        table: UnavailabilityTable | None,
-        *,
-        failed_call_s: float,
-        avoid_s: float = 0.0,
-        clock: Clock,
-    ) -> None:
-        self._table = table
-        self.counts_all = table is not None
+    def __init__(self, settings: ProducerSettings, clock: Clock) -> None:
+        """Avoid no broker yet.
+
+        Raises:
+            IllegalArgument: The two rows of the settings differ in length, or bounds do not ascend.
+        """
+        bounds_s = settings.latency_bounds_s
+        self.counts_all = settings.queue_choice == "least_latency"
         """Whether every answer must be reported, or only those of avoided brokers."""
-        self._avoid_s = avoid_s
-        self._failed_call_s = failed_call_s
+        if self.counts_all and len(bounds_s) != len(settings.unavailable_s):
+            raise IllegalArgument("latency_bounds_s and unavailable_s differ in length")
+        if self.counts_all and list(bounds_s) != sorted(set(bounds_s)):
+            raise IllegalArgument("latency_bounds_s must ascend")
+        self._settings = settings
         self._clock = clock
         self._average_s: dict[str, float] = {}
         self.left_alone: dict[str, float] = {}
         """The avoided brokers, each with the monotonic time at which that ends."""
 
+    def unavailable_s(self, latency_s: float) -> float:
+        """How long a broker is avoided after a call of this latency."""
+        row = bisect_right(self._settings.latency_bounds_s, latency_s)
+        return (0.0, *self._settings.unavailable_s)[row]
+
     def answered(self, broker_name: str, latency_s: float) -> None:
         """Note a call that was answered."""
         average_s = self._average_s.get(broker_name, latency_s)
         self._average_s[broker_name] = average_s + LATEST_WEIGHT * (latency_s - average_s)
-        if self._table is None:
-            self.left_alone.pop(broker_name, None)
+        if self.counts_all:
+            self._leave_alone(broker_name, self.unavailable_s(latency_s))
         else:
-            self._leave_alone(broker_name, self._table.duration_s(latency_s))
+            self.left_alone.pop(broker_name, None)
 
     def failed(self, broker_name: str) -> None:
         """Note a call without an answer."""
-        self.answered(broker_name, self._failed_call_s)
-        self._leave_alone(broker_name, self._avoid_s)
+        self.answered(broker_name, self._settings.failed_call_latency_s)
+        self._leave_alone(broker_name, self._settings.avoid_broker_s)
 
     def _leave_alone(self, broker_name: str, duration_s: float) -> None:
         if duration_s:

@@ -41,7 +41,6 @@ from ariane_sdk.checks.property_names import check_property_names
 from ariane_sdk.checks.tag_filter import TagFilter
 from ariane_sdk.client.broker_calls import answer_of, peer_name, read_address
 from ariane_sdk.client.queue_position import QueuePosition
-from ariane_sdk.client.session import Session
 from ariane_sdk.errors import (
     CallError,
     DeadlinePassed,
@@ -59,10 +58,9 @@ from ariane_sdk.net.backoff import Backoff
 from ariane_sdk.net.error_copy import error_copy
 from ariane_sdk.net.status import error_from_status
 from ariane_sdk.net.timestamps import duration_from
+from ariane_sdk.producer.sending.unsettled import ProducerParts
 from ariane_sdk.routing.failover import REPEAT_S_MAX, REPEAT_S_MIN
 from ariane_sdk.routing.route import PRIMARY_ID, BrokerRoute, Route
-from ariane_sdk.routing.routes import Routes
-from ariane_sdk.runtime.clock import Clock
 from ariane_sdk.runtime.log import logger
 from ariane_sdk.runtime.tasks import loop_for_ever, start_task
 
@@ -77,30 +75,79 @@ CORRELATION_ID: Final = "CORRELATION_ID"
 _BEGIN: Final = QueuePosition(0)
 
 
-class ReplyInbox:
-    """Gives each reply to the request that waits for it."""
+REPLY_TO_CLIENT: Final = "REPLY_TO_CLIENT"
+TTL_MS: Final = "TTL"
+CLUSTER: Final = "CLUSTER"
+MESSAGE_TYPE: Final = "MSG_TYPE"
+REPLY_TYPE: Final = "reply"
 
-    def __init__(self, session: Session, *, client_id: str, timeout_s: float, clock: Clock) -> None:
-        self.client_id = client_id
-        """The requester's id, which replies to it bear as their tag."""
-        self._session = session
-        self._timeout_s = timeout_s
-        self._clock = clock
+Send = Callable[[Message, float], Awaitable[SendResult]]
+"""Sends a message within some seconds."""
+
+
+class Requests:
+    """Sends the requests of one producer, and gives each reply to the request that waits for it."""
+
+    def __init__(self, parts: ProducerParts, client_id: str) -> None:
+        """Listen to nothing yet; replies bear the requester's id ``client_id`` as their tag."""
+        self._client_id = client_id
+        self._session = parts.session
+        self._unique_ids = parts.unique_ids
+        self._timeout_s = parts.settings.call_timeout_s
+        self._clock = parts.clock
         self._filter = TagFilter(frozenset({client_id}))
         self._waiting: dict[str, asyncio.Future[ReceivedMessage]] = {}
         self._openings: dict[str, asyncio.Task[None]] = {}
         self._readers: dict[tuple[str, str], asyncio.Task[None]] = {}
-        session.routes.on_change(self._follow)
+        self._session.routes.on_change(self._follow)
 
-    def expect(self, correlation_id: str) -> asyncio.Future[ReceivedMessage]:
-        """Return a future of the reply to a request; ``forget`` ends the wait."""
+    async def request(self, message: Message, send: Send, timeout_s: float) -> ReceivedMessage:
+        """Send a request, and wait for the first reply.
+
+        Raises:
+            MessageIllegal: It is to be delivered later, or breaks another rule.
+            RequestTimeout: No reply came in time.
+            SendError: The request was not acknowledged.
+            ArianeError: As ``send`` of the producer.
+        """
+        check_types(message)
+        check_property_names(message)
+        if is_delayed(message):
+            raise MessageIllegal("a request is delivered at once, as its sender waits: no delay")
+        deadline_s = self._clock.monotonic_s() + timeout_s
+        try:
+            async with asyncio.timeout(timeout_s):
+                route = await self._session.routes.get_for_send(message.topic)
+                cluster_name = route.brokers[0].cluster_name
+                await self.listen(cluster_name, reply_topic(cluster_name))
+        except CallError as error:
+            failure = error_copy(error, SendError)
+            failure.outcome_unknown = False  # Nothing was sent.
+            raise failure from error
+        except TimeoutError:
+            raise RequestTimeout(
+                f"not ready to get a reply within {timeout_s:g} s; the request was not sent",
+                retriable=True,
+            ) from None
+        correlation_id = self._unique_ids.next_id()
+        own = {
+            CORRELATION_ID: correlation_id,
+            REPLY_TO_CLIENT: self._client_id,
+            TTL_MS: str(int(timeout_s * 1000)),
+            CLUSTER: cluster_name,
+        }
         reply: asyncio.Future[ReceivedMessage] = asyncio.get_running_loop().create_future()
         self._waiting[correlation_id] = reply
-        return reply
-
-    def forget(self, correlation_id: str) -> None:
-        """Stop waiting for the reply to a request; a late one is dropped."""
-        self._waiting.pop(correlation_id, None)
+        try:
+            await send(_with_properties(message, own), deadline_s - self._clock.monotonic_s())
+            async with asyncio.timeout(deadline_s - self._clock.monotonic_s()):
+                return await reply
+        except TimeoutError:
+            raise RequestTimeout(
+                f"no reply within {timeout_s:g} s", outcome_unknown=True, retriable=True
+            ) from None
+        finally:
+            del self._waiting[correlation_id]  # A late reply is dropped.
 
     async def listen(self, cluster_name: str, topic: str) -> None:
         """Receive what is sent to a reply topic from now on; creates the topic if it is missing.
@@ -176,10 +223,13 @@ class ReplyInbox:
         self._start_reader(topic, broker.broker_name, ends)
 
     async def _bounds(self, topic: str, broker_name: str) -> list[tuple[MessageQueue, QueueBounds]]:
+        return await self._session.calls.queue_bounds(await self._broker(topic, broker_name), topic)
+
+    async def _broker(self, topic: str, broker_name: str) -> BrokerRoute:
         broker = (await self._session.routes.get(topic)).broker(broker_name)
         if broker is None:
             raise ServiceUnavailable(f"broker {broker_name} does not carry {topic!r} now")
-        return await self._session.calls.queue_bounds(broker, topic)
+        return broker
 
     def _follow(self, route: Route) -> None:
         """Read brokers that took up the topic later, from their beginning: all they have is new."""
@@ -212,13 +262,10 @@ class ReplyInbox:
         self, topic: str, broker_name: str, offsets: dict[int, QueuePosition], hold_s: float
     ) -> None:
         """Hold one pull for all queues of the topic on a broker."""
-        route = await self._session.routes.get(topic)
-        broker = route.broker(broker_name)
-        if broker is None:
-            raise ServiceUnavailable(f"broker {broker_name} does not carry {topic!r} now")
+        broker = await self._broker(topic, broker_name)
         request = PullRecordsRequest(
             consumer_group=REPLY_GROUP,
-            client_id=self.client_id,
+            client_id=self._client_id,
             positions=[
                 PullPosition(
                     topic=topic, queue_id=queue_id, **offsets.get(queue_id, _BEGIN)._asdict()
@@ -264,16 +311,6 @@ class ReplyInbox:
                 reply.set_result(message)
 
 
-REPLY_TO_CLIENT: Final = "REPLY_TO_CLIENT"
-TTL_MS: Final = "TTL"
-CLUSTER: Final = "CLUSTER"
-MESSAGE_TYPE: Final = "MSG_TYPE"
-REPLY_TYPE: Final = "reply"
-
-Send = Callable[[Message, float], Awaitable[SendResult]]
-"""Sends a message within some seconds."""
-
-
 def reply_to(
     request: ReceivedMessage, body: ByteBuffer, properties: Mapping[str, str]
 ) -> SystemMessage:
@@ -299,70 +336,6 @@ def reply_to(
         TTL_MS: asked.get(TTL_MS, "0"),
     }
     return SystemMessage(topic, body, tag=asked[REPLY_TO_CLIENT], properties={**properties, **own})
-
-
-class Requests:
-    """The requests of one producer that wait for replies."""
-
-    def __init__(
-        self,
-        routes: Routes,
-        inbox: ReplyInbox,
-        *,
-        clock: Clock,
-        new_unique_id: Callable[[], str],
-    ) -> None:
-        self._routes = routes
-        self._inbox = inbox
-        self._clock = clock
-        self._new_unique_id = new_unique_id
-
-    async def request(self, message: Message, send: Send, timeout_s: float) -> ReceivedMessage:
-        """Send a request, and wait for the first reply.
-
-        Raises:
-            MessageIllegal: It is to be delivered later, or breaks another rule.
-            RequestTimeout: No reply came in time.
-            SendError: The request was not acknowledged.
-            ArianeError: As ``send`` of the producer.
-        """
-        check_types(message)
-        check_property_names(message)
-        if is_delayed(message):
-            raise MessageIllegal("a request is delivered at once, as its sender waits: no delay")
-        deadline_s = self._clock.monotonic_s() + timeout_s
-        try:
-            async with asyncio.timeout(timeout_s):
-                route = await self._routes.get_for_send(message.topic)
-                cluster_name = route.brokers[0].cluster_name
-                await self._inbox.listen(cluster_name, reply_topic(cluster_name))
-        except CallError as error:
-            failure = error_copy(error, SendError)
-            failure.outcome_unknown = False  # Nothing was sent.
-            raise failure from error
-        except TimeoutError:
-            raise RequestTimeout(
-                f"not ready to get a reply within {timeout_s:g} s; the request was not sent",
-                retriable=True,
-            ) from None
-        correlation_id = self._new_unique_id()
-        own = {
-            CORRELATION_ID: correlation_id,
-            REPLY_TO_CLIENT: self._inbox.client_id,
-            TTL_MS: str(int(timeout_s * 1000)),
-            CLUSTER: cluster_name,
-        }
-        reply = self._inbox.expect(correlation_id)
-        try:
-            await send(_with_properties(message, own), deadline_s - self._clock.monotonic_s())
-            async with asyncio.timeout(deadline_s - self._clock.monotonic_s()):
-                return await reply
-        except TimeoutError:
-            raise RequestTimeout(
-                f"no reply within {timeout_s:g} s", outcome_unknown=True, retriable=True
-            ) from None
-        finally:
-            self._inbox.forget(correlation_id)
 
 
 def _with_properties(message: Message, own: Mapping[str, str]) -> SystemMessage:

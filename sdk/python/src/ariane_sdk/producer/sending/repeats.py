@@ -27,8 +27,8 @@ from ariane_sdk.errors import ArianeError, CallError
 from ariane_sdk.net.backoff import backoff_s
 from ariane_sdk.net.status import ROUTING_REASONS
 from ariane_sdk.producer.accumulator.row import Row
-from ariane_sdk.producer.sending.producer_parts import ProducerParts
 from ariane_sdk.producer.sending.sender import Sender
+from ariane_sdk.producer.sending.unsettled import ProducerParts
 from ariane_sdk.routing.failover import misleads
 
 COUNTED_REASONS: Final = ROUTING_REASONS - {"BROKER_NOT_PRIMARY"} | {"SEQUENCE_GAP"}
@@ -49,7 +49,7 @@ class Repeats:
     def __init__(self, parts: ProducerParts, senders: Mapping[str, Sender]) -> None:
         self._parts = parts
         self._senders = senders
-        self._routes = parts.routes
+        self._routes = parts.session.routes
         self._unsettled = parts.unsettled
         self.take_over: Callable[[Row], bool] = lambda _: False
         """Called with each refused row; returns True if the row's queue is lost, so that its
@@ -80,7 +80,7 @@ class Repeats:
         for row, error in refused:
             self._note(row, error)
         misled = dict.fromkeys(row.topic for row, error in refused if misleads(error))
-        # If no name server knows better, the next try will tell.
+        # If no name server has another route, the next try shows whether the old one was right.
         await asyncio.gather(*map(self._routes.reconsider, misled))
         # Rows that were taken out meanwhile have moved to other queues.
         again = [row for row, error in refused if self._is_repeated(broker_name, row, error)]
@@ -152,7 +152,7 @@ class Repeats:
         if self._is_surely_missing(error, self._parts.clock.monotonic_s() - begun_s):
             row.maybe_stored = False
         if not row.maybe_stored:
-            self._unsettled.free_numbers(row, anew=error.reason == SEQUENCE_GAP)
+            self._unsettled.sequences.free(row, anew=error.reason == SEQUENCE_GAP)
 
     def _add_again(self, rows: Iterable[Row]) -> None:
         """Have rows sent once more, each to its broker, in their order."""

@@ -8,10 +8,9 @@ The rule, for small messages:
    work in turn. So that is then sent in two halves, of whole rows, and the broker works on one
    while the client makes the other.
 3. Beside one call in flight another is sent as soon as half as much waits for it.
-4. A second call must be worth its price: it has 48 messages, or its rows have 16 on average, or it
-   has 24 that are nearly all alone in their rows, as half messages are: these cost most, and their
-   rows cannot become smaller. Where each answer waits for the disk or a replica, there is no second
-   call: two would wait for twice as many flushes.
+4. A second call must be worth its price: its rows have 16 messages on average, or its messages and
+   rows are 48 together; for a row costs about as much as a message. Where each answer waits for the
+   disk or a replica, there is no second call: two would wait for twice as many flushes.
 
 Where 256 KiB wait, the bytes are the main cost: such calls are sent beside one another, and twice
 as many go in two halves.
@@ -25,7 +24,8 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Final
 
-from ariane_record.encoding.row_encoder import EncodedRows
+from ariane_record.encoding.record_table import RecordTable
+from ariane_record.single.message_id import UniqueIds
 from ariane_sdk.errors import CallError, DeadlinePassed, ServiceUnavailable
 from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.producer.accumulator.accumulator import EVERYTHING, Accumulator
@@ -42,19 +42,14 @@ SMALL_CALLS_MAX: Final = 2
 ROW_MESSAGES_MIN: Final = 16
 """How many messages in each row, on average, make a second call worth its price."""
 
-CALL_MESSAGES_MIN: Final = 48
-"""How many messages make it worth its price however small their rows are. Without it, client and
-broker work in turn where many topics have few messages each under way."""
-
-LONE_MESSAGES_MIN: Final = 24
-"""So many are worth it where nearly all are alone in their rows."""
+CALL_ITEMS_MIN: Final = 48
+"""How many messages and rows together make it worth its price however small the rows are. Without
+it, client and broker work in turn where many topics have few messages each under way."""
 
 
 def is_worth_a_call(count: int, row_count: int) -> bool:
     """Whether so many messages in so many rows are worth a second call beside the first."""
-    if count < 2 * row_count:
-        return count >= LONE_MESSAGES_MIN
-    return count >= min(CALL_MESSAGES_MIN, ROW_MESSAGES_MIN * max(1, row_count))
+    return count + row_count >= CALL_ITEMS_MIN or count >= ROW_MESSAGES_MIN * max(1, row_count)
 
 
 @dataclass(slots=True, eq=False)
@@ -71,8 +66,10 @@ class AppendCall:
     """Queues to which no other call may send until this one is over."""
     count: int
     """Number of messages."""
-    encoded: EncodedRows | None = None
+    encoded: RecordTable | None = None
     """The records of the rows that were not encoded before, which are the last ones then."""
+    unique_ids: UniqueIds | None = None
+    """The ids of those."""
     begun_s: float = 0.0
     """When the call was sent, by the monotonic clock."""
     address: str = ""

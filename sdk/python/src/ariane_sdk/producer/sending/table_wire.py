@@ -11,7 +11,7 @@ others are recorded nowhere.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate, islice
 from struct import pack, unpack
 from typing import Any, Final
@@ -26,7 +26,6 @@ from ariane.broker.v1.send_service_pb2 import (
     AppendTableResult,
 )
 from ariane_record.encoding.record_table import RecordTable
-from ariane_record.encoding.row_encoder import EncodedRows
 from ariane_record.layout import ByteBuffer
 from ariane_record.names import TRACE_PARENT
 from ariane_record.single.wire_fields import (
@@ -42,12 +41,18 @@ from ariane_sdk.net.status import error_from_status
 from ariane_sdk.net.timestamps import timestamp_ms
 from ariane_sdk.producer.accumulator.row import Row
 from ariane_sdk.producer.accumulator.send_results import StoredAs
+from ariane_sdk.producer.sending.sender import AppendCall
 
 _TABLE: Final = varint(length_tag(AppendRecordsRequest.TABLE_FIELD_NUMBER))
 _TABLE_RECORDS: Final = varint(length_tag(AppendRecordsRequest.TABLE_RECORDS_FIELD_NUMBER))
 _TRACE_PARENTS: Final = varint(length_tag(AppendRecordsRequest.TRACE_PARENTS_FIELD_NUMBER))
 _LEVEL_MAX: Final = 255
 """Brokers cut higher levels to their highest one, which is far below."""
+
+_on_wire: Final[Callable[[NDArray[Any]], bytes]] = (
+    np.ndarray.tobytes if sys.byteorder == "little" else lambda column: column.byteswap().tobytes()
+)
+"""Encodes a column of packed numbers, little-endian."""
 
 _NO_STREAM: Final = -1
 _OFFSET_BYTES: Final = 8
@@ -56,23 +61,18 @@ _LEVELS: Final = {level.value: level for level in AcknowledgedLevel}
 
 
 def table_request(
-    rows: Sequence[Row],
-    tables: Sequence[RecordTable],
-    encoded: EncodedRows | None,
-    trace_parents: Iterable[str] = (),
+    rows: Sequence[Row], records: RecordTable, trace_parents: Iterable[str] = ()
 ) -> bytes:
     """Encode an AppendRecordsRequest.
 
     Args:
         rows: The rows.
-        tables: The records of the first rows, each by itself.
-        encoded: The records of the other rows.
+        records: Their records.
         trace_parents: The trace contexts that the broker gets.
     """
-    topics, queue_ids, epochs, firsts = [], [], [], []
+    queue_ids, epochs, firsts = [], [], []
     producer_id, has_terms = 0, False
     for row in rows:
-        topics.append(row.topic)
         queue_ids.append(row.queue.queue_id)
         epoch, first = 0, _NO_STREAM
         if row.sequence is not None:
@@ -82,23 +82,22 @@ def table_request(
         if row.kind != AT_ONCE or row.demand is not None or row.half_of:
             has_terms = True
     each = f"<{len(rows)}i"
-    columns: dict[str, Any] = {"topics": topics, "queue_ids": pack(each, *queue_ids)}
+    columns: dict[str, Any] = {
+        "topics": records.topics,
+        "queue_ids": pack(each, *queue_ids),
+        "record_counts": pack(each, *records.counts),
+        "record_sizes": _on_wire(records.sizes),
+        "tag_codes": _on_wire(records.tag_codes),
+        "key_counts": records.key_counts.tobytes(),
+        "key_hashes": _on_wire(records.key_hashes),
+        "records_crc32": records.crc32,
+    }
+    if records.record_crcs is not None:
+        columns["record_crc32s"] = _on_wire(records.record_crcs)
     if producer_id:
         columns["producer_id"] = producer_id
         columns["producer_epochs"] = pack(each, *epochs)
         columns["first_sequences"] = pack(f"<{len(rows)}q", *firsts)
-    pieces: Sequence[ByteBuffer] = ()
-    if tables:
-        every = tables if encoded is None else [*tables, encoded.table()]
-        pieces = _put_records(columns, RecordTable.joined(every))
-    elif encoded is not None:
-        pieces = [encoded.records]
-        columns["record_counts"] = pack(each, *encoded.counts)
-        columns["record_sizes"] = int32s(encoded.sizes)
-        columns["tag_codes"] = encoded.tag_codes
-        columns["key_counts"] = encoded.key_counts
-        columns["key_hashes"] = encoded.key_hashes
-        columns["records_crc32"] = encoded.crc32
     if has_terms:
         _put_terms(columns, rows)
     # All at once: each field that is set by itself costs as much as all of a small table.
@@ -107,21 +106,8 @@ def table_request(
     for trace_parent in trace_parents:
         parents += (_TRACE_PARENTS, varint(len(trace_parent)), trace_parent.encode())
     before = _TABLE + varint(len(head))
-    between = _TABLE_RECORDS + varint(sum(map(len, pieces)))
-    return b"".join((*parents, before, head, between, *pieces))
-
-
-def _put_records(columns: dict[str, Any], records: RecordTable) -> Sequence[ByteBuffer]:
-    """Put the columns of records into the table; returns the pieces of the records."""
-    columns["record_counts"] = int32s(records.counts)
-    columns["record_sizes"] = _on_wire(records.sizes)
-    columns["tag_codes"] = _on_wire(records.tag_codes)
-    columns["key_counts"] = records.key_counts.tobytes()
-    columns["key_hashes"] = _on_wire(records.key_hashes)
-    columns["records_crc32"] = records.crc32
-    if records.record_crcs is not None:
-        columns["record_crc32s"] = _on_wire(records.record_crcs)
-    return records.pieces
+    between = _TABLE_RECORDS + varint(sum(map(len, records.pieces)))
+    return b"".join((*parents, before, head, between, *records.pieces))
 
 
 def _put_terms(columns: dict[str, Any], rows: Sequence[Row]) -> None:
@@ -154,35 +140,19 @@ def _times(row: Row, kind: int) -> bytes:
     return int64s([time_ms for _, _, _, _, time_ms, _ in row.messages])
 
 
-def _on_wire(column: NDArray[np.int32] | NDArray[np.uint32]) -> bytes:
-    """Encode a column of packed numbers, little-endian."""
-    return (column.byteswap() if sys.byteorder == "big" else column).tobytes()
-
-
-def keep_encoded(rows: Sequence[Row], encoded: EncodedRows) -> None:
-    """Let each row without an outcome keep its records: it is repeated as it was sent.
-
-    Args:
-        rows: The rows of a request.
-        encoded: The records of the last of them.
-    """
+def keep_encoded(call: AppendCall) -> None:
+    """Let each row without an outcome keep its records: it is repeated as it was sent."""
+    if call.encoded is None or call.unique_ids is None:
+        return
     begin = 0
-    for row, table in zip(rows[-len(encoded.counts) :], encoded.table().rows(), strict=True):
+    for row, table in zip(call.rows[-len(call.encoded) :], call.encoded.rows(), strict=True):
         if not row.settled:
-            row.table, row.unique_ids = table, encoded.unique_ids.part(begin, begin + table.count)
+            row.table, row.unique_ids = table, call.unique_ids.part(begin, begin + table.count)
         begin += table.count
 
 
-def settle_rows(
-    rows: Sequence[Row], encoded: EncodedRows | None, result: AppendTableResult, *, address: str
-) -> list[tuple[Row, CallError]]:
-    """Give the senders of a request their results.
-
-    Args:
-        rows: The rows of the request.
-        encoded: The records of those that were not encoded before: the last ones.
-        result: The answer.
-        address: The broker, "host:port".
+def settle_rows(call: AppendCall, result: AppendTableResult) -> list[tuple[Row, CallError]]:
+    """Give the senders of a call their results.
 
     Returns:
         The rows that were not acknowledged, each with the reason.
@@ -190,11 +160,12 @@ def settle_rows(
     Raises:
         ValueError: The result counts other rows or records. No sender got a result.
     """
+    rows, address = call.rows, call.address
     queue_offsets, log_offsets, record_offsets = _places(result, rows)
     others = {each.row: each for each in result.rows} if result.rows else {}
     usual = _how(result, address, duplicate=False)
-    sizes: Sequence[int] = () if encoded is None else encoded.sizes
-    texts: Sequence[str] = () if encoded is None else encoded.unique_ids.texts()
+    sizes: Sequence[int] = () if call.encoded is None else call.encoded.sizes.tolist()
+    texts: Sequence[str] = () if call.unique_ids is None else call.unique_ids.texts()
     refused: list[tuple[Row, CallError]] = []
     end = record = 0
     for place, row in enumerate(rows):
@@ -204,8 +175,7 @@ def settle_rows(
         other = others.get(place)
         if other is not None:
             if other.HasField("error"):
-                peer = f"broker {row.queue.broker_name} at {address}"
-                refused.append((row, error_from_status(other.error, peer=peer)))
+                refused.append((row, error_from_status(other.error, peer=call.peer)))
                 continue
             how = _how(other, address, duplicate=other.duplicate)
         starts: Any = record_offsets[first:record]

@@ -13,18 +13,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from itertools import count, islice
 from random import Random
-from typing import Final
+from typing import Final, NamedTuple
 
 from ariane_record import ProducerSequence
+from ariane_record.single.message_id import UniqueIdGenerator
+from ariane_sdk.client.session import Session
 from ariane_sdk.errors import CallError
 from ariane_sdk.message import SendResult
 from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.producer.accumulator.row import Row
+from ariane_sdk.producer.queues.latency import BrokerLatencies
 from ariane_sdk.runtime.clock import Clock
 from ariane_sdk.runtime.log import logger
+from ariane_sdk.settings import ProducerSettings
 
 WOKEN_AT_ONCE: Final = 64
 """Number of waiting senders that check for room at the same time."""
@@ -33,42 +36,40 @@ WOKEN_AT_ONCE: Final = 64
 PRODUCER_ID_MAX: Final = (1 << 63) - 1
 
 
-@dataclass(slots=True, eq=False)
-class _Stream:
-    """The numbers that the next row of a queue takes."""
-
-    epoch: int = 0
-    first_sequence: int = 0
-
-
 class QueueSequences:
     """The sequences of one producer, one for each queue."""
 
     def __init__(self, producer_id: int) -> None:
         self._producer_id = producer_id
-        self._streams: dict[MessageQueue, _Stream] = {}
+        # The numbers that the next row of each queue takes.
+        self._next: dict[MessageQueue, ProducerSequence] = {}
 
     def number(self, row: Row) -> None:
         """Have a row that is about to be sent keep its numbers, or take some."""
         if row.sequence is not None or not row.sequence_bytes:
             return
-        stream = self._streams.get(row.queue)
-        if stream is None:
-            stream = self._streams[row.queue] = _Stream()
-        row.sequence = ProducerSequence(self._producer_id, stream.epoch, stream.first_sequence)
-        stream.first_sequence += row.count
+        place = self._next.get(row.queue) or ProducerSequence(self._producer_id, 0, 0)
+        row.sequence, (producer_id, epoch, first) = place, place
+        self._next[row.queue] = ProducerSequence(producer_id, epoch, first + row.count)
 
-    def give_back(self, queue: MessageQueue, place: ProducerSequence) -> None:
-        """Free the numbers of a row that was surely not stored, for the next row."""
-        stream = self._streams[queue]
-        if place.epoch == stream.epoch and place.first_sequence < stream.first_sequence:
-            stream.first_sequence = place.first_sequence
+    def free(self, row: Row, *, anew: bool = False) -> None:
+        """Take its numbers from a row.
 
-    def begin_anew(self, queue: MessageQueue, place: ProducerSequence) -> None:
-        """Start a new epoch: the row may be stored, or the broker does not know the sequence."""
-        stream = self._streams[queue]
-        if place.epoch == stream.epoch:
-            stream.epoch, stream.first_sequence = place.epoch + 1, 0
+        Args:
+            row: A row that will be sent no more, or under other numbers.
+            anew: Whether the sequence begins anew, with a larger epoch: the row may be stored, or
+                the broker does not know the sequence. Else the next row takes the numbers.
+        """
+        place, row.sequence = row.sequence, None
+        if place is None:
+            return
+        following = self._next[row.queue]
+        if place.epoch != following.epoch:
+            return
+        if anew:
+            self._next[row.queue] = ProducerSequence(self._producer_id, place.epoch + 1, 0)
+        elif place.first_sequence < following.first_sequence:
+            self._next[row.queue] = place
 
 
 class Unsettled:
@@ -151,13 +152,6 @@ class Unsettled:
         """The rows."""
         return list(self._all)
 
-    def free_numbers(self, row: Row, *, anew: bool) -> None:
-        """Take its sequence numbers from a row, for the next one or for a sequence anew."""
-        sequence, row.sequence = row.sequence, None
-        if sequence is not None:
-            free = self.sequences.begin_anew if anew else self.sequences.give_back
-            free(row.queue, sequence)
-
     def of_topic(self, topic: str) -> list[Row]:
         """The rows of a topic."""
         return [row for row in self.rows if row.topic == topic]
@@ -192,7 +186,7 @@ class Unsettled:
 
     def fail(self, row: Row, error: CallError) -> None:
         """Make a row fail."""
-        self.free_numbers(row, anew=row.maybe_stored or error.outcome_unknown)
+        self.sequences.free(row, anew=row.maybe_stored or error.outcome_unknown)
         row.fail(error)
         self.forget(row)
 
@@ -267,3 +261,18 @@ class Backpressure:
         if self._unsettled.size_bytes:
             await asyncio.sleep(0)
             await self._unsettled.wait_for_room()
+
+
+class ProducerParts(NamedTuple):
+    """The parts of one producer that several of its rooms use."""
+
+    session: Session
+    """Connections and routes."""
+    unsettled: Unsettled
+    """The rows without an outcome."""
+    latencies: BrokerLatencies
+    """Which brokers are avoided."""
+    unique_ids: UniqueIdGenerator
+    settings: ProducerSettings
+    clock: Clock
+    random: Random

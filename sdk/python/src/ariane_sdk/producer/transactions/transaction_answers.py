@@ -20,10 +20,10 @@ from ariane.broker.v1.client_service_pb2 import TransactionCheck as WireCheck
 from ariane_record.single.view import MessageView, iter_messages
 from ariane_sdk.client.attachment import Attachment
 from ariane_sdk.client.operator_answers import OperatorAnswers
-from ariane_sdk.client.session import Session
 from ariane_sdk.errors import CallError
 from ariane_sdk.message import ReceivedMessage
 from ariane_sdk.message_queue import MessageQueue
+from ariane_sdk.producer.sending.unsettled import ProducerParts
 from ariane_sdk.producer.transactions.transaction import (
     HalfMessage,
     TransactionCheck,
@@ -34,7 +34,6 @@ from ariane_sdk.producer.transactions.transaction import (
 from ariane_sdk.producer.transactions.transaction_calls import WIRE_OUTCOMES
 from ariane_sdk.routing.route import PRIMARY_ID
 from ariane_sdk.runtime.application_calls import text_of
-from ariane_sdk.runtime.clock import Clock
 from ariane_sdk.runtime.log import logger
 from ariane_sdk.runtime.tasks import loop_for_ever, start_task
 
@@ -54,29 +53,22 @@ class TransactionAnswers:
     """Keeps a producer attached to all brokers, and answers their questions."""
 
     def __init__(
-        self,
-        session: Session,
-        checker: TransactionChecker,
-        *,
-        group: str,
-        client_id: str,
-        stacks_on_request: bool,
-        clock: Clock,
+        self, parts: ProducerParts, checker: TransactionChecker, *, group: str, client_id: str
     ) -> None:
-        self._session = session
+        self._session = parts.session
+        self._clock = parts.clock
         self._checker = checker
         self._group = group
         self._client_id = client_id
-        self._clock = clock
         self._operator_answers = OperatorAnswers(
             facts=lambda: {"checks_in_work": str(len(self._checks))},
-            stacks_allowed=stacks_on_request,
+            stacks_allowed=parts.settings.stacks_on_request,
         )
         self._attachments: dict[str, Attachment] = {}
         self._checks: dict[asyncio.Task[None], None] = {}
         self._room = asyncio.Semaphore(CHECKS_MAX)
         self._followed = asyncio.Event()
-        self._following = start_task(loop_for_ever(self._turn, clock), "transaction-brokers")
+        self._following = start_task(loop_for_ever(self._turn, parts.clock), "transaction-brokers")
 
     async def wait_attached(self, timeout_s: float) -> None:
         """Wait until each known broker has accepted the producer or has failed to."""

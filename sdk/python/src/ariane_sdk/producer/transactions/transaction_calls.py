@@ -44,10 +44,9 @@ from ariane_sdk.net.status import error_from_status
 from ariane_sdk.net.timestamps import timestamp_ms
 from ariane_sdk.producer.accumulator.topic_info import SendOptions
 from ariane_sdk.producer.intake.intake import Intake
-from ariane_sdk.producer.sending.producer_parts import ProducerParts
+from ariane_sdk.producer.sending.unsettled import ProducerParts
 from ariane_sdk.producer.transactions.transaction import HalfMessage, TransactionOutcome
 from ariane_sdk.routing.broker_addresses import address_for_send
-from ariane_sdk.routing.failover import Failover
 
 TOGETHER_MAX: Final = 64
 """Ends in one call. With more, the broker would wait while the client makes the next one."""
@@ -155,6 +154,9 @@ def _fail(futures: Sequence[asyncio.Future[TransactionEndResult]], error: Ariane
             future.set_exception(error_copy(error, type(error)))
 
 
+SETTLED_REASONS: Final = frozenset({"TRANSACTION_DECIDED", "TRANSACTION_NOT_FOUND"})
+"""They settle what happened to the transaction, whichever call did it."""
+
 IMMUNITY_PROPERTY: Final = "CHECK_IMMUNITY_TIME_IN_SECONDS"
 
 
@@ -162,13 +164,12 @@ class TransactionCalls:
     """Sends and ends half messages of one producer group."""
 
     def __init__(self, parts: ProducerParts, intake: Intake, *, group: str) -> None:
-        self._end_calls = EndCalls(parts.connections, timeout_s=parts.settings.call_timeout_s)
-        self._routes = parts.routes
-        self._failover = Failover(parts.routes, parts.clock)
+        self._end_calls = EndCalls(
+            parts.session.connections, timeout_s=parts.settings.call_timeout_s
+        )
+        self._parts = parts
         self._intake = intake
         self._group = group
-        self._patience_s = parts.settings.send_timeout_s
-        self._clock = parts.clock
         self.trace: MessageTrace | None = None
         """Records the steps; None without tracing."""
 
@@ -194,7 +195,7 @@ class TransactionCalls:
                 raise IllegalArgument(f"immunity_s must be 0 or more, not {immunity_s}")
             properties = {**message.properties, IMMUNITY_PROPERTY: str(immunity_s)}
             half = replace(message, properties=properties)
-        began_ms = self._clock.now_ms()
+        began_ms = self._parts.clock.now_ms()
         stored = await self._intake.send(half, options._replace(half_of=group or self._group))
         if self.trace is not None:
             self.trace.half_sent(message, stored.unique_id, began_ms)
@@ -229,8 +230,10 @@ class TransactionCalls:
             level = cast("message_pb2.AcknowledgedLevel.ValueType", int(demand.level))
             request.required_level, request.in_sync_min = level, demand.in_sync_min
 
+        session = self._parts.session
+
         async def call() -> SendResult | None:
-            address = await address_for_send(self._routes, half.topic, half.broker_name)
+            address = await address_for_send(session.routes, half.topic, half.broker_name)
             peer = f"broker {half.broker_name} at {address}"
             response = await self._end_calls.end(address, peer, request)
             if not response.HasField("position"):
@@ -247,8 +250,11 @@ class TransactionCalls:
                 response.duplicate,
             )
 
-        result = await self._failover.ask(
-            call, [half.topic], patience_s=self._patience_s, is_final=_is_final
+        result = await session.failover.ask(
+            call,
+            [half.topic],
+            patience_s=self._parts.settings.send_timeout_s,
+            is_final=lambda error: error.reason in SETTLED_REASONS,
         )
         if self.trace is not None:
             self.trace.ended(half.topic, half.transaction_id, outcome.value)
@@ -257,8 +263,3 @@ class TransactionCalls:
     def close(self) -> None:
         """Disconnect; the outcome of calls in flight stays unknown."""
         self._end_calls.close()
-
-
-def _is_final(error: CallError) -> bool:
-    """Whether the broker's answer settles what happened to the transaction."""
-    return error.reason in {"TRANSACTION_DECIDED", "TRANSACTION_NOT_FOUND"}

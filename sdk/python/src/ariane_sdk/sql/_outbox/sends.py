@@ -172,7 +172,7 @@ def _request(
         sequenced=True,
     )
     row.sequence = sequence
-    return table_request([row], [encoder.finish(sequence)], None)
+    return table_request([row], encoder.finish(sequence))
 
 
 def _verdict(error: CallError, sequence: ProducerSequence, count: int) -> Verdict:
