@@ -65,7 +65,8 @@ LAYERS = {
     "TypeScript": "typescript/src/*.ts",
 }
 PARTS = [
-    {"client", "limit", "index", "sources", "Client", "ClientSettings", "Deadline", "Sources"},
+    {"client", "limit", "index", "sources", "routes"}
+    | {"Client", "ClientSettings", "Deadline", "Sources", "NameServers"},
     {"security", "Security", "Tls", "Peer", "Login"},
     {"errors", "ArianeException"},
     {"message", "Message", "Delivery", "Receipt", "Nack", "Outcome", "Times"},

@@ -17,10 +17,7 @@ import (
 	"golang.org/x/sync/singleflight"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/keepalive"
-
-	namesrvv1 "ariane.mq/go/arianepb/namesrv/v1"
 )
 
 // Version is that of this module.
@@ -71,22 +68,8 @@ type Client struct {
 	closed      bool
 }
 
-// question is one to a name server: where a topic is, or a message group of it.
-type question struct{ topic, group string }
-
-type answer struct {
-	said  any
-	until time.Time
-}
-
-const (
-	answerLife = 30 * time.Second
-	// answerRest is how long name servers that did not answer are left alone.
-	answerRest = 5 * time.Second
-	answersMax = 4096
-	// connectPause is the longest between two attempts to connect: whoever comes back is found at once.
-	connectPause = 2 * time.Second
-)
+// connectPause is the longest between two attempts to connect: whoever comes back is found at once.
+const connectPause = 2 * time.Second
 
 // addressScheme has gRPC take an address as it is.
 const addressScheme = "passthrough:///"
@@ -219,190 +202,10 @@ func (c *Client) connect(at place) (*grpc.ClientConn, error) {
 	return connection, nil
 }
 
-// Route tells where a topic's queues are: at most 30 s old, and asked for anew on routing errors.
-func (c *Client) Route(ctx context.Context, topic string) (*namesrvv1.Route, error) {
-	return askNameServer(ctx, c, question{topic: topic}, func(ctx context.Context, stub namesrvv1.RouteServiceClient) (*namesrvv1.Route, error) {
-		said, err := stub.GetRoute(ctx, &namesrvv1.GetRouteRequest{Topic: topic})
-		c.noteClusters(said.GetRoute())
-		return said.GetRoute(), err
-	})
-}
-
-// groupQueue tells which queue the messages of a group go to, by the same terms.
-func (c *Client) groupQueue(ctx context.Context, topic, group string) (queue, error) {
-	return askNameServer(ctx, c, question{topic, group}, func(ctx context.Context, stub namesrvv1.RouteServiceClient) (queue, error) {
-		said, err := stub.GetMessageGroupQueue(ctx, &namesrvv1.GetMessageGroupQueueRequest{Topic: topic, MessageGroup: group})
-		return queue{topic, said.GetQueue().GetBrokerName(), said.GetQueue().GetQueueId()}, err
-	})
-}
-
-// forgetRoute has what is known of topics asked anew.
-func (c *Client) forgetRoute(topics ...string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for asked, known := range c.known {
-		if slices.Contains(topics, asked.topic) {
-			c.known[asked] = answer{known.said, time.Time{}}
-		}
-	}
-}
-
-// askNameServer asks one name server after the other until one answers or the time is over: asking is always
-// safe to repeat. What was known before holds where the next one that is asked does not answer.
-func askNameServer[A any](
-	ctx context.Context, c *Client, asked question, ask func(context.Context, namesrvv1.RouteServiceClient) (A, error),
-) (A, error) {
-	ctx, cancel := c.bounded(ctx)
-	defer cancel()
-	var none A
-	for try := 0; ; try++ {
-		c.mu.Lock()
-		known, found := c.known[asked]
-		number := c.nameServer
-		c.mu.Unlock()
-		if found && time.Now().Before(known.until) {
-			return known.said.(A), nil
-		}
-		servers, err := c.sources.addresses(ctx)
-		if err != nil {
-			if found {
-				c.remember(asked, known.said, answerRest)
-				return known.said.(A), nil
-			}
-			if failure := errorOf(err, ""); !pause(ctx, try, failure) {
-				return none, failure
-			}
-			continue
-		}
-		address := servers[number%len(servers)]
-		connection, err := c.connect(place{address: address, kind: "namesrv"})
-		if err != nil {
-			return none, err
-		}
-		// Once for all that want to know the same at a time: it ends with none of them.
-		asking := c.asking.DoChan(asked.topic+"/"+asked.group, func() (any, error) {
-			c.mu.Lock()
-			known, found := c.known[asked]
-			c.mu.Unlock()
-			if found && time.Now().Before(known.until) {
-				return known.said, nil // The one before has answered since this was looked up.
-			}
-			said, err := within(context.WithoutCancel(ctx), c.options.TryTimeout, func(ctx context.Context) (A, error) {
-				return ask(ctx, namesrvv1.NewRouteServiceClient(connection))
-			})
-			if err == nil {
-				c.remember(asked, said, answerLife)
-			}
-			return said, err
-		})
-		select {
-		case got := <-asking:
-			if got.Err == nil {
-				return got.Val.(A), nil
-			}
-			err = got.Err
-		case <-ctx.Done():
-			err = ctx.Err()
-		}
-		failure := errorOf(err, address)
-		failure.OutcomeUnknown = false // To ask changes nothing.
-		// A broker that changes its primary may be in no route for a moment: brokers say what is gone.
-		gone := failure.Reason == ReasonRouteNotFound && found
-		if !failure.Retriable && !gone {
-			return none, failure.ofNameServer()
-		}
-		c.mu.Lock()
-		if c.nameServer == number {
-			c.nameServer = number + 1
-		}
-		c.mu.Unlock()
-		c.sources.doubt()
-		if found {
-			c.remember(asked, known.said, answerRest)
-			return known.said.(A), nil
-		}
-		if (try+1)%len(servers) == 0 && !pause(ctx, try/len(servers), failure) {
-			return none, failure.ofNameServer()
-		}
-	}
-}
-
-func (c *Client) remember(asked question, said any, life time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.known) >= answersMax {
-		clear(c.known)
-	}
-	c.known[asked] = answer{said, time.Now().Add(life)}
-}
-
-// onPrimary makes a call that is safe to repeat at the primary of a broker, whoever that is by then,
-// until it answers or the time is over.
-func (c *Client) onPrimary(
-	ctx context.Context, broker string, topics []string, call func(context.Context, *grpc.ClientConn) error,
-) error {
-	ctx, cancel := c.bounded(ctx)
-	defer cancel()
-	for repeats := 0; ; repeats++ {
-		address, err := c.brokerAddress(ctx, broker, topics...)
-		if err == nil {
-			var connection *grpc.ClientConn
-			if connection, err = c.broker(address, broker); err == nil {
-				_, err = within(ctx, c.options.TryTimeout, func(ctx context.Context) (struct{}, error) {
-					return struct{}{}, call(ctx, connection)
-				})
-			}
-		}
-		if err == nil {
-			return nil
-		}
-		failure := errorOf(err, address)
-		may := failure.Retriable || failure.unconfirmed()
-		if !may || !pause(ctx, repeats, failure) {
-			return failure
-		}
-		c.forgetRoute(topics...)
-	}
-}
-
-// brokerAddress is where a broker is that has one of the topics.
-func (c *Client) brokerAddress(ctx context.Context, broker string, topics ...string) (string, error) {
-	var failure error
-	for _, topic := range topics {
-		route, err := c.Route(ctx, topic)
-		for _, each := range route.GetBrokers() {
-			if address := each.Addresses[0]; each.BrokerName == broker && address != "" {
-				return address, nil
-			}
-		}
-		failure = cmp.Or(failure, err)
-	}
-	if failure != nil {
-		return "", failure
-	}
-	return "", &Error{
-		Code: codes.Unavailable, Reason: ReasonRouteNotFound, Retriable: true,
-		Message: fmt.Sprintf("no primary of broker %s is known for topic %s", broker, strings.Join(topics, ", ")),
-	}
-}
-
-// knownAddress is where a broker of a topic is, as far as that is known; empty otherwise.
-func (c *Client) knownAddress(topic, broker string) string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	route, _ := c.known[question{topic: topic}].said.(*namesrvv1.Route)
-	for _, each := range route.GetBrokers() {
-		if each.BrokerName == broker {
-			return each.Addresses[0]
-		}
-	}
-	return ""
-}
-
 // bounded gives a context without a deadline that of the options.
 func (c *Client) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	if _, has := ctx.Deadline(); has {
-		return context.WithCancel(ctx)
+		return ctx, func() {}
 	}
 	return context.WithTimeout(ctx, c.options.CallTimeout)
 }

@@ -38,17 +38,21 @@ type process struct {
 
 	name    string
 	address string
+	queues  int32
+	level   commonv1.AcknowledgedLevel
 	server  *grpc.Server
 	receive func(context.Context) []string // Bodies of what comes with one call.
 	// acknowledge is what a send waits for, once it is stored, before it is acknowledged.
 	acknowledge func(context.Context)
 	bounds      func(context.Context) error // What the bounds of queues wait for.
 	route       func() error                // What routes are refused with.
+	refuse      error                       // What sends are refused with.
 	requests    chan *commonv1.Message
 	replies     chan *commonv1.Message
 
 	mu      sync.Mutex
 	brokers []*process
+	present []*process // Those that are listed.
 	counts  map[string]int
 	sent    []string
 	parents []string // Spans of packed messages.
@@ -66,7 +70,7 @@ func start(t *testing.T, name string, brokers ...*process) *process {
 		t.Fatal(err)
 	}
 	p := &process{
-		name: name, address: listener.Addr().String(), server: grpc.NewServer(), brokers: brokers, counts: map[string]int{},
+		name: name, address: listener.Addr().String(), queues: 1, server: grpc.NewServer(), brokers: brokers, counts: map[string]int{},
 		failed:      map[string]string{},
 		receive:     func(ctx context.Context) []string { <-ctx.Done(); return nil },
 		acknowledge: func(context.Context) {},
@@ -107,7 +111,8 @@ func (p *process) GetRoute(context.Context, *namesrvv1.GetRouteRequest) (*namesr
 	route := &namesrvv1.Route{Topic: topic}
 	for _, broker := range p.brokers {
 		route.Brokers = append(route.Brokers, &namesrvv1.BrokerRoute{
-			BrokerName: broker.name, Addresses: map[int64]string{0: broker.address}, WriteQueueCount: 1, ReadQueueCount: 1,
+			BrokerName: broker.name, Addresses: map[int64]string{0: broker.address},
+			WriteQueueCount: broker.queues, ReadQueueCount: broker.queues,
 			Permission: namesrvv1.TopicPermission_TOPIC_PERMISSION_READ_WRITE,
 		})
 	}
@@ -116,7 +121,13 @@ func (p *process) GetRoute(context.Context, *namesrvv1.GetRouteRequest) (*namesr
 
 func (p *process) ListBrokers(context.Context, *namesrvv1.ListBrokersRequest) (*namesrvv1.ListBrokersResponse, error) {
 	p.count("brokers")
-	return &namesrvv1.ListBrokersResponse{}, nil
+	said := &namesrvv1.ListBrokersResponse{}
+	for _, broker := range p.present {
+		said.Brokers = append(said.Brokers, &namesrvv1.BrokerLiveness{
+			Identity: &namesrvv1.BrokerIdentity{BrokerName: broker.name, Address: broker.address},
+		})
+	}
+	return said, nil
 }
 
 func (p *process) GetMessageGroupQueue(context.Context, *namesrvv1.GetMessageGroupQueueRequest) (*namesrvv1.GetMessageGroupQueueResponse, error) {
@@ -128,6 +139,9 @@ func (p *process) GetMessageGroupQueue(context.Context, *namesrvv1.GetMessageGro
 }
 
 func (p *process) AppendRecords(ctx context.Context, request *brokerv1.AppendRecordsRequest) (*brokerv1.AppendRecordsResponse, error) {
+	if p.refuse != nil {
+		return nil, p.refuse
+	}
 	var bodies []string
 	for rest := request.TableRecords; len(rest) > 0; rest = rest[binary.BigEndian.Uint32(rest):] {
 		body := string(rest[recordHeaderBytes:][:binary.BigEndian.Uint32(rest[recordHeaderBytes-4:])])
@@ -144,7 +158,7 @@ func (p *process) AppendRecords(ctx context.Context, request *brokerv1.AppendRec
 	p.mu.Unlock()
 	acknowledge(ctx)
 	return &brokerv1.AppendRecordsResponse{
-		TableResult: &brokerv1.AppendTableResult{FirstQueueOffsets: make([]byte, 8)},
+		TableResult: &brokerv1.AppendTableResult{FirstQueueOffsets: make([]byte, 8), AcknowledgedLevel: p.level},
 	}, nil
 }
 
@@ -602,6 +616,33 @@ func TestAGroupIsAskedForOnce(t *testing.T) {
 	send(t, producer, Message{Topic: topic, Body: []byte("x"), Group: "table-8"})
 	if groups, routes := nameServer.asked("group"), nameServer.asked("route"); groups != 2 || routes != 1 {
 		t.Fatal(groups, routes)
+	}
+}
+
+// A topic was deleted at the next primary before its producers heard of that one: name servers have no route of it.
+func TestATopicThatWasDeletedBehindAChangeOfItsPrimaryIsSentToTheNextOne(t *testing.T) {
+	for _, before := range []string{"refuses", "is gone"} {
+		for why, follows := range map[string]bool{"topic": true, "warming_up": true, "queue_order": false, "away_brokers": false} {
+			first, next := start(t, "broker-a"), start(t, "broker-a")
+			nameServer := start(t, "", first)
+			of := client(t, nameServer)
+			of.options.CallTimeout = time.Second
+			producer := NewProducer(of)
+			send(t, producer, Message{Topic: topic, Body: []byte("one")})
+			send(t, producer, Message{Topic: topic, Body: []byte("two"), Group: "table-7"})
+			nameServer.present = []*process{start(t, "broker-b"), next}
+			nameServer.route = func() error { return status.ErrorProto(saidOf("ROUTE_NOT_FOUND", why)) }
+			first.refuse = status.ErrorProto(saidOf("BROKER_NOT_PRIMARY"))
+			if before == "is gone" {
+				first.server.Stop()
+			}
+			for _, group := range []string{"", "table-7"} {
+				_, err := producer.Send(t.Context(), Message{Topic: topic, Body: []byte("three"), Group: group})
+				if follows != (err == nil) || follows != (len(next.sent) > 0) {
+					t.Errorf("%s, %s, group %q: %v, %v", before, why, group, err, next.sent)
+				}
+			}
+		}
 	}
 }
 

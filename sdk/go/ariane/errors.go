@@ -157,15 +157,16 @@ func (e *Error) ofNameServer() *Error {
 	return e
 }
 
-// mayComeBack says whether a topic without a route may exist: name servers have just started, know the order of its
-// queues, or remember a broker that had it and is away.
-func (e *Error) mayComeBack() bool {
-	for _, why := range []string{"warming_up", "queue_order", "away_brokers"} {
-		if _, said := e.Metadata[why]; said {
-			return true
-		}
-	}
-	return false
+// exists says whether a topic without a route does: name servers know the order of its queues, or remember a broker
+// that had it and is away.
+func (e *Error) exists() bool { return e.tells("queue_order") || e.tells("away_brokers") }
+
+// mayComeBack says whether it may: name servers have just started.
+func (e *Error) mayComeBack() bool { return e.exists() || e.tells("warming_up") }
+
+func (e *Error) tells(what string) bool {
+	_, said := e.Metadata[what]
+	return said
 }
 
 func (e *Error) routing() bool { return e.says(commonv1.E_Routing) }

@@ -21,7 +21,6 @@ const (
 	// replyGroup is as whom requesters read replies: it has no members and no offsets.
 	replyGroup  = "ARIANE_REPLIES"
 	replySuffix = "_REPLY_TOPIC"
-	brokersPage = 1000
 	// lookTimeout ends the first look for the topic of replies: else one would wait long for brokers that are away, and
 	// to create a topic that is there is harmless.
 	lookTimeout = 500 * time.Millisecond
@@ -192,21 +191,6 @@ func (i *inbox) makeTopic(ctx context.Context, cluster, topic string) error {
 		}
 	}
 	return nil
-}
-
-// brokers are those that name servers know.
-func (c *Client) brokers(ctx context.Context) ([]*namesrvv1.BrokerLiveness, error) {
-	// No topic and no group has such a name.
-	return askNameServer(ctx, c, question{group: "all brokers"}, func(ctx context.Context, stub namesrvv1.RouteServiceClient) ([]*namesrvv1.BrokerLiveness, error) {
-		var all []*namesrvv1.BrokerLiveness
-		for request := (&namesrvv1.ListBrokersRequest{PageSize: brokersPage}); ; {
-			said, err := stub.ListBrokers(ctx, request)
-			all = append(all, said.GetBrokers()...)
-			if request.PageToken = said.GetNextPageToken(); err != nil || request.PageToken == "" {
-				return all, err
-			}
-		}
-	})
 }
 
 // endsOf are the ends of the queues of one broker. One that is away is read from its beginning when it is back: it may

@@ -15,7 +15,6 @@ import (
 
 	brokerv1 "ariane.mq/go/arianepb/broker/v1"
 	commonv1 "ariane.mq/go/arianepb/common/v1"
-	namesrvv1 "ariane.mq/go/arianepb/namesrv/v1"
 )
 
 // Producer sends messages. Each is stored once although sends are repeated: batches carry numbers by
@@ -293,29 +292,18 @@ func (c *Client) choose(ctx context.Context, topic, group string) (target queue,
 		}
 		return target, address, err
 	}
-	route, err := c.Route(ctx, topic)
+	known, err := c.route(ctx, topic)
 	if err != nil {
 		return target, "", err
 	}
-	places, addresses := []queue{}, map[string]string{}
-	for _, broker := range route.Brokers {
-		writable := broker.Permission == namesrvv1.TopicPermission_TOPIC_PERMISSION_WRITE ||
-			broker.Permission == namesrvv1.TopicPermission_TOPIC_PERMISSION_READ_WRITE
-		if address := broker.Addresses[0]; writable && address != "" {
-			addresses[broker.BrokerName] = address
-			for id := range broker.WriteQueueCount {
-				places = append(places, queue{topic, broker.BrokerName, id})
-			}
-		}
-	}
-	if len(places) == 0 {
+	if len(known.writable) == 0 {
 		return target, "", &Error{
 			Code: codes.PermissionDenied, Reason: "TOPIC_NOT_WRITABLE",
 			Message: fmt.Sprintf("no broker takes messages of topic %s now (ariane topic show %s)", topic, topic),
 		}
 	}
-	target = places[c.turn.Add(1)%uint64(len(places))]
-	return target, addresses[target.broker], nil
+	chosen := known.writable[c.turn.Add(1)%uint64(len(known.writable))]
+	return chosen.queue, chosen.address, nil
 }
 
 // gatheringOf is where single messages to a place gather: by broker, and by queue where they have groups.

@@ -3,7 +3,7 @@ import { hostname } from "node:os";
 import {
   type CallOptions, type ChannelCredentials, type ClientOptions, type ClientUnaryCall, Metadata, type ServiceError, status as Code,
 } from "@grpc/grpc-js";
-import { ArianeError, errorOf, ofNameServer, UNCONFIRMED_REASONS } from "./errors.js";
+import { ArianeError, errorOf, ofNameServer, saysThatTopicIsUnknown, UNCONFIRMED_REASONS } from "./errors.js";
 import { type MessageQueue, Compression } from "./generated/ariane/common/v1/message.js";
 import type { Route } from "./generated/ariane/namesrv/v1/route.js";
 import { RouteServiceClient } from "./generated/ariane/namesrv/v1/route_service.js";
@@ -75,8 +75,8 @@ const ANSWER_LIFE_MS = 30_000;
 /** How long name servers that did not answer are left alone. */
 const ANSWER_REST_MS = 5_000;
 const ANSWERS_MAX = 4096;
-/** What a name server says at a time. */
-const PRIMARIES_MAX = 1000;
+/** How many brokers a name server lists at a time. */
+const BROKERS_PAGE = 1000;
 
 /** One program's view of a cluster. Close it at the end. */
 export class Client {
@@ -222,10 +222,38 @@ export class Client {
   /** Where a topic's queues are: at most 30 s old, and asked for anew on routing errors. */
   route(topic: string, limit = this.limitOf()): Promise<Route> {
     return this.askNameServer(topic, "", limit, async (stub, address, once) => {
-      const route = (await this.call(stub, (s) => s.getRoute, { topic }, address, once)).route!;
-      for (const each of route.brokers) this.clusters.set(each.brokerName, each.clusterName);
-      return route;
+      try {
+        const route = (await this.call(stub, (s) => s.getRoute, { topic }, address, once)).route!;
+        for (const each of route.brokers) this.clusters.set(each.brokerName, each.clusterName);
+        return route;
+      } catch (error) {
+        if (saysThatTopicIsUnknown(errorOf(error))) await this.followBrokers(topic, stub, address, once);
+        throw error;
+      }
     });
+  }
+
+  /**
+   * Have the known route of a topic lead to the present primaries, which say what became of it: name servers have no
+   * route of a topic that was deleted, and a primary that has stopped or stands still names no successor.
+   */
+  private async followBrokers(topic: string, stub: RouteServiceClient, address: string, limit: Limit): Promise<void> {
+    const known = this.known.get(topic)?.get("");
+    if (!known) return;
+    const route = known.said as Route;
+    const present = new Map<string, string>();
+    try {
+      for (const cluster of new Set(route.brokers.map((each) => each.clusterName))) {
+        for (const each of await this.listPrimaries(cluster, stub, address, limit)) present.set(`${cluster}/${each.name}`, each.address);
+      }
+    } catch {
+      return; // What is known holds.
+    }
+    // Without a primary nobody is asked for the topic. Others read the known route.
+    known.said = { ...route, brokers: route.brokers.map((each) => {
+      const now = each.addresses.get(0n) && present.get(`${each.clusterName}/${each.brokerName}`);
+      return now ? { ...each, addresses: new Map(each.addresses).set(0n, now) } : each;
+    }) };
   }
 
   /** Which queue the messages of a group go to, by the same terms. */
@@ -236,12 +264,20 @@ export class Client {
 
   /** Where the primaries of a cluster are, by the same terms. */
   primaries(clusterName: string, limit: Limit): Promise<Peer[]> {
-    const request = { clusterName, pageSize: PRIMARIES_MAX, pageToken: "" };
-    return this.askNameServer("", clusterName, limit, async (stub, address, once) => {
-      const { brokers } = await this.call(stub, (s) => s.listBrokers, request, address, once);
-      return brokers.filter((each) => each.identity!.brokerId === 0n)
-        .map(({ identity }) => ({ address: identity!.address, kind: "broker", name: identity!.brokerName }));
-    });
+    return this.askNameServer("", clusterName, limit, (stub, address, once) => this.listPrimaries(clusterName, stub, address, once));
+  }
+
+  private async listPrimaries(clusterName: string, stub: RouteServiceClient, address: string, limit: Limit): Promise<Peer[]> {
+    const found: Peer[] = [];
+    for (let pageToken = ""; ;) {
+      const request = { clusterName, pageSize: BROKERS_PAGE, pageToken };
+      const { brokers, nextPageToken } = await this.call(stub, (s) => s.listBrokers, request, address, limit);
+      for (const { identity } of brokers) {
+        if (identity!.brokerId === 0n) found.push({ address: identity!.address, kind: "broker", name: identity!.brokerName });
+      }
+      if (!nextPageToken) return found;
+      pageToken = nextPageToken;
+    }
   }
 
   /** Have what is known of topics asked anew. */

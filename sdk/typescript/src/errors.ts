@@ -19,9 +19,10 @@ export const UNCONFIRMED_REASONS: ReadonlySet<string> = new Set([
   "FLUSH_UNCONFIRMED", "REPLICATION_UNCONFIRMED",
 ]);
 
-// A topic without a route may exist: name servers have just started, know the order of its queues, or
-// remember a broker that had it and is away.
-const MAY_COME_BACK = ["warming_up", "queue_order", "away_brokers"];
+// A topic without a route exists: name servers know the order of its queues, or remember a broker that had it and is away.
+const EXISTS = ["queue_order", "away_brokers"];
+// It may: they have just started.
+const MAY_COME_BACK = ["warming_up", ...EXISTS];
 
 const RETRIABLE_CODES = new Set([
   Code.UNAVAILABLE, Code.DEADLINE_EXCEEDED, Code.CANCELLED, Code.INTERNAL, Code.ABORTED,
@@ -113,6 +114,11 @@ export function errorOfStatus(said: Status, peer: string): ArianeError {
     known.outcomeUnknown = UNKNOWN_CODES.has(known.code);
   }
   return known;
+}
+
+/** Whether name servers have no route of a topic, and nothing to say that it exists. */
+export function saysThatTopicIsUnknown({ reason, metadata }: ArianeError): boolean {
+  return reason === "ROUTE_NOT_FOUND" && !EXISTS.some((why) => why in metadata);
 }
 
 /** What is wrong where nobody could be asked for routes. */

@@ -6,7 +6,7 @@ import { status } from "@grpc/grpc-js";
 import { ArianeError, Client, Consumer, type Delivery, Producer, TransactionProducer } from "../src/index.js";
 import { TransactionOutcome } from "../src/generated/ariane/broker/v1/client_service.js";
 import { AcknowledgedLevel } from "../src/generated/ariane/common/v1/message.js";
-import { Process, TOPIC } from "./cluster.js";
+import { Process, refusalOf, TOPIC } from "./cluster.js";
 
 const PATIENCE_MS = 30_000;
 const running: { stop(): unknown }[] = [];
@@ -285,6 +285,26 @@ test("a group is asked for once", async () => {
   await producer.send(message("x", "table-8"));
   assert.deepEqual(nameServer.counts, { group: 2, route: 1 });
 });
+
+for (const before of ["refuses", "is gone"]) {
+  for (const [why, follows] of Object.entries({ topic: true, warming_up: true, queue_order: false, away_brokers: false })) {
+    test(`a topic without a route (${why}), whose primary ${before}, is ${follows ? "" : "not "}sent to the next primary`, async () => {
+      const [first, next] = [await start("broker-a"), await start("broker-a")];
+      const nameServer = await start("", first);
+      const producer = new Producer(clientOf(nameServer));
+      for (const group of ["", "table-7"]) await producer.send(message("before", group));
+      nameServer.present = [await start("broker-b"), next];
+      nameServer.route = () => refusalOf("ROUTE_NOT_FOUND", { [why]: "x" });
+      first.refusal = refusalOf("BROKER_NOT_PRIMARY");
+      if (before === "is gone") first.stop();
+      for (const group of ["", "table-7"]) {
+        if (follows) await producer.send(message("after", group));
+        else await refusal(producer.send(message("after", group), { timeoutMs: 1000 }));
+      }
+      assert.equal(next.sent.length, follows ? 2 : 0);
+    });
+  }
+}
 
 test("a broker that is away keeps no other from hearing", async () => {
   const [gone, there] = [await start("broker-a"), await start("broker-b")];

@@ -1,5 +1,5 @@
 // Name servers and brokers that say what a test wants.
-import { Server, ServerCredentials, type ServiceError, status, type UntypedServiceImplementation } from "@grpc/grpc-js";
+import { Metadata, Server, ServerCredentials, type ServiceError, status, type UntypedServiceImplementation } from "@grpc/grpc-js";
 import {
   ListQueueBoundsResponse, PullMessagesResponse, PullServiceService, type PullServiceServer,
 } from "../src/generated/ariane/broker/v1/pull_service.js";
@@ -13,11 +13,25 @@ import {
 import { AcknowledgedLevel, type Message as WireMessage } from "../src/generated/ariane/common/v1/message.js";
 import { TopicPermission } from "../src/generated/ariane/namesrv/v1/route.js";
 import {
-  GetMessageGroupQueueResponse, GetRouteResponse, type RouteServiceServer, RouteServiceService,
+  GetMessageGroupQueueResponse, GetRouteResponse, ListBrokersResponse, type RouteServiceServer, RouteServiceService,
 } from "../src/generated/ariane/namesrv/v1/route_service.js";
+import { ErrorInfo } from "../src/generated/google/rpc/error_details.js";
+import { Status } from "../src/generated/google/rpc/status.js";
 
 export const TOPIC = "orders";
 const SENT_MAX = 200;
+
+export function saidOf(reason: string, metadata: Record<string, string> = {}): Status {
+  const value = Buffer.from(ErrorInfo.encode({ domain: "ariane.mq", reason, metadata }).finish());
+  return { code: status.ABORTED, message: "", details: [{ typeUrl: "type.googleapis.com/google.rpc.ErrorInfo", value }] };
+}
+
+/** What a call is refused with, for a reason of the contract. */
+export function refusalOf(reason: string, about: Record<string, string> = {}): Partial<ServiceError> {
+  const metadata = new Metadata();
+  metadata.set("grpc-status-details-bin", Buffer.from(Status.encode(saidOf(reason, about)).finish()));
+  return { code: status.ABORTED, metadata };
+}
 
 /** A name server, a broker, or both. */
 export class Process {
@@ -38,6 +52,10 @@ export class Process {
   refuses: (message: WireMessage) => boolean = () => false;
   /** Bodies of what comes with one call, which is UNAVAILABLE where it throws. */
   receive: () => Promise<string[]> = () => new Promise(() => {});
+  /** What sends are refused with. */
+  refusal: Partial<ServiceError> | undefined;
+  /** Brokers that are listed. */
+  present: readonly Process[] = [];
   /** What routes are refused with. */
   route: () => Partial<ServiceError> | undefined = () => undefined;
   /** What the bounds of queues wait for; where it throws, they are refused so. */
@@ -84,6 +102,11 @@ export class Process {
         }));
         answer(null, GetRouteResponse.fromPartial({ route: { topic, brokers } }));
       },
+      listBrokers: (_, answer) => {
+        const brokers = this.present.map((each) => (
+          { identity: { clusterName: "main", brokerName: each.name, address: each.address } }));
+        answer(null, ListBrokersResponse.fromPartial({ brokers }));
+      },
       getMessageGroupQueue: (_, answer) => {
         this.count("group");
         const { name: brokerName, address } = this.brokers[0]!;
@@ -95,6 +118,10 @@ export class Process {
   private sends(): Partial<SendServiceServer> {
     return {
       sendMessages: (call, answer) => {
+        if (this.refusal) {
+          answer(this.refusal);
+          return;
+        }
         if (call.request.messages.some((each) => this.refuses(each))) {
           answer({ code: status.INVALID_ARGUMENT, details: "no message" });
           return;

@@ -1,17 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Metadata, status as Code } from "@grpc/grpc-js";
+import { status as Code } from "@grpc/grpc-js";
 import { type ArianeError, errorOfStatus, ofNameServer } from "../src/errors.js";
 import { Client, Producer } from "../src/index.js";
 import { ErrorReason } from "../src/generated/ariane/common/v1/error_reason.js";
-import { ErrorInfo } from "../src/generated/google/rpc/error_details.js";
-import { Status } from "../src/generated/google/rpc/status.js";
-import { Process, TOPIC } from "./cluster.js";
-
-function saidOf(reason: string, metadata: Record<string, string> = {}): Status {
-  const value = Buffer.from(ErrorInfo.encode({ domain: "ariane.mq", reason, metadata }).finish());
-  return { code: Code.ABORTED, message: "", details: [{ typeUrl: "type.googleapis.com/google.rpc.ErrorInfo", value }] };
-}
+import { Process, refusalOf, saidOf, TOPIC } from "./cluster.js";
 
 const refused = (reason: string): ArianeError => errorOfStatus(saidOf(reason), "broker-a");
 
@@ -19,10 +12,8 @@ const refused = (reason: string): ArianeError => errorOfStatus(saidOf(reason), "
 async function sendPast(why: string): Promise<void> {
   const broker = await Process.start("broker-a");
   const nameServers = [await Process.start("", broker), await Process.start("", broker)];
-  const metadata = new Metadata();
-  metadata.set("grpc-status-details-bin", Buffer.from(Status.encode(saidOf("ROUTE_NOT_FOUND", { [why]: "x" })).finish()));
   let asked = 0;
-  for (const each of nameServers) each.route = () => asked++ ? undefined : { code: Code.ABORTED, metadata };
+  for (const each of nameServers) each.route = () => asked++ ? undefined : refusalOf("ROUTE_NOT_FOUND", { [why]: "x" });
   const client = new Client(nameServers.map((each) => each.address));
   try {
     await new Producer(client).send({ topic: TOPIC, body: Buffer.from("x") });

@@ -23,9 +23,11 @@ public final class ArianeException extends RuntimeException {
     private static final String DOMAIN = "ariane.mq";
 
     /**
-     * What says that a topic without a route may exist: name servers have just started, know the order of its queues,
-     * or remember a broker that had it and is away.
+     * What says that a topic without a route exists: name servers know the order of its queues, or remember a broker
+     * that had it and is away.
      */
+    private static final Set<String> EXISTS = Set.of("queue_order", "away_brokers");
+    /** What says that it may: the same, or name servers have just started. */
     private static final Set<String> MAY_COME_BACK = Set.of("warming_up", "queue_order", "away_brokers");
     private static final Set<String> UNCONFIRMED_REASONS = Set.of("FLUSH_UNCONFIRMED", "REPLICATION_UNCONFIRMED");
     private static final Set<Status.Code> RETRIABLE_CODES = Set.of(Status.Code.UNAVAILABLE,
@@ -131,6 +133,11 @@ public final class ArianeException extends RuntimeException {
             return new ArianeException("", text, code, "NAME_SERVERS_UNREACHABLE", metadata(), retryAfter, this);
         }
         return this;
+    }
+
+    /** Whether name servers have no route of a topic, and nothing to say that it exists. */
+    boolean isTopicUnknown() {
+        return reason.equals("ROUTE_NOT_FOUND") && Collections.disjoint(metadata().keySet(), EXISTS);
     }
 
     boolean isRouting() {

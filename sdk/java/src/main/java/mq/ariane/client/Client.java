@@ -11,28 +11,28 @@ import io.grpc.Grpc;
 import io.grpc.ManagedChannel;
 import io.grpc.MethodDescriptor;
 import io.grpc.Status;
+import io.grpc.StatusRuntimeException;
 import io.grpc.stub.AbstractStub;
+import java.lang.System.Logger.Level;
 import java.lang.management.ManagementFactory;
 import java.net.InetAddress;
 import java.net.UnknownHostException;
-import java.time.Duration;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.UUID;
 import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.CompletionException;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Executor;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.RejectedExecutionException;
-import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
-import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.Function;
 import java.util.function.Supplier;
+import mq.ariane.client.NameServers.Question;
 import mq.ariane.common.v1.MessageQueue;
 import mq.ariane.namesrv.v1.BrokerRoute;
 import mq.ariane.namesrv.v1.GetMessageGroupQueueRequest;
@@ -46,36 +46,18 @@ public final class Client implements AutoCloseable {
     /** The version of this library. */
     public static final String VERSION = "0.1.0";
 
-    private static final Duration ANSWER_LIFE = Duration.ofSeconds(30);
-
-    /** How long name servers that did not answer are left alone. */
-    private static final Duration ANSWER_REST = Duration.ofSeconds(5);
-
-    private static final int ANSWERS_MAX = 4096;
-
-    /** One to a name server: where a topic is, or a message group of it. */
-    record Question(String topic, String group) {}
-
-    private record Answer(Object said, long untilNanos) {
-        Answer(Object said, Duration life) {
-            this(said, System.nanoTime() + life.toNanos());
-        }
-    }
+    private static final System.Logger LOG = System.getLogger(Client.class.getName());
 
     /** A channel, and the same for calls, which logs in. */
     private record Line(ManagedChannel channel, Channel forCalls) {}
 
-    private final Sources nameServers;
+    final NameServers nameServers;
     private final ClientSettings settings;
     private final String id;
     private final Security security;
     private final Map<Peer, Line> lines = new ConcurrentHashMap<>();
-    private final Map<Question, Answer> known = new ConcurrentHashMap<>();
     /** The cluster of each broker, as routes name it. */
     private final Map<String, String> clusters = new ConcurrentHashMap<>();
-    /** Questions on their way. */
-    private final Map<Question, CompletableFuture<Object>> asking = new ConcurrentHashMap<>();
-    private final AtomicInteger nameServer;
     private final ExecutorService threads = Executors.newCachedThreadPool(Client::daemon);
     /** For those that would wait for the same answers, in any number. */
     private final ExecutorService few = Executors.newFixedThreadPool(8, Client::daemon);
@@ -105,13 +87,12 @@ public final class Client implements AutoCloseable {
                         "name server \"" + address + "\": host:port, dns:host:port, file:path or a URL is expected");
             }
         }
-        this.nameServers = new Sources(nameServers, this::shared);
+        this.nameServers = new NameServers(this, nameServers);
         this.settings = settings;
         if (settings.credentials != null) {
             Login.Key.read(settings.credentials); // To say at once what is wrong with the file.
         }
         security = new Security(settings.tls);
-        nameServer = new AtomicInteger(ThreadLocalRandom.current().nextInt(nameServers.size()));
         id = hostName() + "@" + ManagementFactory.getRuntimeMXBean().getPid() + "@" + UUID.randomUUID();
     }
 
@@ -206,13 +187,8 @@ public final class Client implements AutoCloseable {
 
     /** Does what needs routes: at once where they are known, else on one of few threads. */
     <A> CompletableFuture<A> withRoutes(String topic, String group, Supplier<A> task) {
-        boolean isKnown = isFresh(new Question(topic, "")) && isFresh(new Question(topic, group));
+        boolean isKnown = nameServers.isFresh(new Question(topic, "")) && nameServers.isFresh(new Question(topic, group));
         return on(isKnown ? Runnable::run : Context.currentContextExecutor(few), task);
-    }
-
-    private boolean isFresh(Question asked) {
-        Answer answer = known.get(asked);
-        return answer != null && answer.untilNanos - System.nanoTime() > 0;
     }
 
     private static <A> CompletableFuture<A> on(Executor executor, Supplier<A> task) {
@@ -245,22 +221,48 @@ public final class Client implements AutoCloseable {
 
     Route route(String topic, Deadline deadline) {
         GetRouteRequest request = GetRouteRequest.newBuilder().setTopic(topic).build();
-        return askNameServer(new Question(topic, ""), deadline, stub -> {
-            Route route = stub.getRoute(request).getRoute();
-            route.getBrokersList().forEach(each -> clusters.put(each.getBrokerName(), each.getClusterName()));
-            return route;
+        Question asked = new Question(topic, "");
+        return nameServers.ask(asked, deadline, stub -> {
+            try {
+                Route route = stub.getRoute(request).getRoute();
+                route.getBrokersList().forEach(each -> clusters.put(each.getBrokerName(), each.getClusterName()));
+                return route;
+            } catch (StatusRuntimeException refused) {
+                if (ArianeException.of(refused, "").isTopicUnknown()) {
+                    nameServers.<Route>change(asked, known -> followed(known, stub));
+                }
+                throw refused;
+            }
         });
+    }
+
+    /**
+     * The known route of a topic, its primaries where they are now, which say what became of it: name servers have no
+     * route of a topic that was deleted, and a primary that has stopped or stands still names no successor.
+     */
+    private static Route followed(Route known, RouteServiceBlockingStub stub) {
+        Route.Builder route = known.toBuilder();
+        Map<String, String> present = new HashMap<>();
+        try {
+            known.getBrokersList().stream().map(BrokerRoute::getClusterName).distinct()
+                    .flatMap(cluster -> NameServers.primaries(stub, cluster).stream())
+                    .forEach(each -> present.put(each.getClusterName() + "/" + each.getBrokerName(), each.getAddress()));
+        } catch (StatusRuntimeException unknown) {
+            LOG.log(Level.DEBUG, "where the brokers of topic {0} are now is not known: {1}", known.getTopic(), unknown);
+        }
+        for (BrokerRoute.Builder broker : route.getBrokersBuilderList()) {
+            String now = present.get(broker.getClusterName() + "/" + broker.getBrokerName());
+            if (now != null && broker.containsAddresses(0)) { // Without a primary nobody is asked for the topic.
+                broker.putAddresses(0, now);
+            }
+        }
+        return route.build();
     }
 
     /** Which queue the messages of a group go to, by the same terms. */
     MessageQueue groupQueue(String topic, String group, Deadline deadline) {
         var request = GetMessageGroupQueueRequest.newBuilder().setTopic(topic).setMessageGroup(group).build();
-        return askNameServer(new Question(topic, group), deadline, stub -> stub.getMessageGroupQueue(request).getQueue());
-    }
-
-    /** Has what is known of a topic asked anew. */
-    void forgetRoute(String topic) {
-        known.replaceAll((asked, answer) -> asked.topic.equals(topic) ? new Answer(answer.said, Duration.ZERO) : answer);
+        return nameServers.ask(new Question(topic, group), deadline, stub -> stub.getMessageGroupQueue(request).getQueue());
     }
 
     /** Where a broker is that has one of the topics. */
@@ -294,84 +296,8 @@ public final class Client implements AutoCloseable {
                 if (!may || !deadline.pause(repeats, failure.retryAfter())) {
                     throw failure;
                 }
-                topics.forEach(this::forgetRoute);
+                topics.forEach(nameServers::forget);
             }
-        }
-    }
-
-    /**
-     * Asks one name server after the other until one answers or the time is over: asking is always safe to repeat. What
-     * was known before holds where the next one that is asked does not answer.
-     */
-    @SuppressWarnings("unchecked") // A question has answers of one type.
-    <A> A askNameServer(Question asked, Deadline deadline, Function<RouteServiceBlockingStub, A> ask) {
-        for (int tries = 0;; tries++) {
-            Answer before = known.get(asked);
-            if (before != null && before.untilNanos - System.nanoTime() > 0) {
-                return (A) before.said;
-            }
-            int place = nameServer.get();
-            int count = 1;
-            String address = "";
-            try {
-                List<String> servers = nameServers.addresses(deadline);
-                count = servers.size();
-                address = servers.get(Math.floorMod(place, count));
-                return askOnce(asked, address, deadline, ask);
-            } catch (RuntimeException error) {
-                // It may be that of many. To ask changes nothing.
-                ArianeException failure = ArianeException.of(error, address).copy().withOutcome(false);
-                // A broker that changes its primary may be in no route for a moment: brokers say what is gone.
-                boolean gone = failure.reason().equals("ROUTE_NOT_FOUND") && before != null;
-                if (!failure.isRetriable() && !gone) {
-                    throw failure.ofNameServer(address);
-                }
-                nameServer.compareAndSet(place, place + 1);
-                nameServers.doubt();
-                if (before != null) {
-                    known.put(asked, new Answer(before.said, ANSWER_REST));
-                    return (A) before.said;
-                }
-                if ((tries + 1) % count == 0 && !deadline.pause(tries / count, failure.retryAfter())) {
-                    throw failure.ofNameServer(address);
-                }
-            }
-        }
-    }
-
-    /** Asks one name server, once for all that want to know the same at a time: it ends with none of them. */
-    @SuppressWarnings("unchecked") // A question has answers of one type.
-    private <A> A askOnce(Question asked, String address, Deadline deadline, Function<RouteServiceBlockingStub, A> ask) {
-        CompletableFuture<Object> own = new CompletableFuture<>();
-        CompletableFuture<Object> before = asking.putIfAbsent(asked, own);
-        Answer since = known.get(asked);
-        if (before == null && since != null && since.untilNanos - System.nanoTime() > 0) {
-            asking.remove(asked); // The one before has answered since this was looked up.
-            own.complete(since.said);
-        } else if (before == null) {
-            try {
-                shared(() -> ask.apply(oneTry(RouteServiceGrpc::newBlockingStub, Peer.nameServer(address),
-                        Deadline.in(settings.tryTimeout))))
-                        .whenComplete((said, failure) -> answer(asked, own, said, failure));
-            } catch (ArianeException closed) {
-                answer(asked, own, null, closed);
-            }
-        }
-        return (A) answerOf(before == null ? own : before, address, deadline);
-    }
-
-    private void answer(Question asked, CompletableFuture<Object> own, Object said, Throwable failure) {
-        if (failure == null) {
-            if (known.size() >= ANSWERS_MAX) {
-                known.clear();
-            }
-            known.put(asked, new Answer(said, ANSWER_LIFE));
-        }
-        asking.remove(asked);
-        if (failure == null) {
-            own.complete(said);
-        } else {
-            own.completeExceptionally(failure instanceof CompletionException ? failure.getCause() : failure);
         }
     }
 

@@ -145,7 +145,7 @@ public final class Consumer implements AutoCloseable {
                 continue;
             }
             boolean passes = answer.error().isRetriable() || answer.error().isRouting();
-            settings.topics().forEach(client::forgetRoute);
+            settings.topics().forEach(client.nameServers::forget);
             if (!passes || !deadline.pause(repeats, answer.error().retryAfter())) {
                 throw orInterrupted(answer.error());
             }

@@ -199,7 +199,7 @@ public final class Producer {
                     if (waitMs < 0) {
                         return CompletableFuture.failedFuture(failure);
                     }
-                    client.forgetRoute(message.topic());
+                    client.nameServers.forget(message.topic());
                     return CompletableFuture
                             .runAsync(() -> {}, CompletableFuture.delayedExecutor(waitMs, TimeUnit.MILLISECONDS))
                             .thenCompose(waited -> tryAsync(message, wire, deadline, repeats + 1));
@@ -245,7 +245,7 @@ public final class Producer {
                 if (!mayRepeat(failure, repeats) || !deadline.pause(repeats, failure.retryAfter())) {
                     throw failure;
                 }
-                client.forgetRoute(topic);
+                client.nameServers.forget(topic);
             }
         }
     }
@@ -362,7 +362,7 @@ public final class Producer {
                     lane.restart(); // The broker refuses from now on what may still be on its way.
                     throw failure;
                 }
-                client.forgetRoute(queue.topic());
+                client.nameServers.forget(queue.topic());
                 try {
                     address = client.brokerAddress(queue.brokerName(), List.of(queue.topic()), deadline);
                 } catch (ArianeException unknown) {

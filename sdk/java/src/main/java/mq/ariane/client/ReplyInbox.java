@@ -2,7 +2,6 @@ package mq.ariane.client;
 
 import java.lang.System.Logger.Level;
 import java.time.Duration;
-import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -24,10 +23,7 @@ import mq.ariane.common.v1.FilterExpression;
 import mq.ariane.common.v1.FilterKind;
 import mq.ariane.common.v1.Subscription;
 import mq.ariane.namesrv.v1.BrokerIdentity;
-import mq.ariane.namesrv.v1.BrokerLiveness;
 import mq.ariane.namesrv.v1.BrokerRoute;
-import mq.ariane.namesrv.v1.ListBrokersRequest;
-import mq.ariane.namesrv.v1.ListBrokersResponse;
 
 /**
  * Gives each reply to the request that waits for it. All replies of a cluster go to one topic, where the id of the client
@@ -39,7 +35,6 @@ final class ReplyInbox {
     private static final Duration HOLD = Duration.ofSeconds(5);
     /** Else one would wait long for brokers that are away; to create a topic that is there is harmless. */
     private static final Duration LOOK = Duration.ofMillis(500);
-    private static final int PAGE = 1000;
     private static final System.Logger LOG = System.getLogger(ReplyInbox.class.getName());
 
     /** Where to go on in a queue. */
@@ -152,7 +147,7 @@ final class ReplyInbox {
     private void create(String cluster, String topic, Deadline deadline) {
         var wanted = CreateTopicRequest.newBuilder().setTopic(
                 Topic.newBuilder().setTopic(topic).setReadQueueCount(1).setWriteQueueCount(1)).build();
-        for (BrokerIdentity broker : primaries(cluster, deadline)) {
+        for (BrokerIdentity broker : client.nameServers.primaries(cluster, deadline)) {
             Peer peer = Peer.broker(broker.getAddress(), broker.getBrokerName());
             try {
                 client.oneTry(TopicServiceGrpc::newBlockingStub, peer, deadline).createTopic(wanted);
@@ -163,21 +158,6 @@ final class ReplyInbox {
                 }
             }
         }
-    }
-
-    private List<BrokerIdentity> primaries(String cluster, Deadline deadline) {
-        // No topic is called so, and brokers are asked for by their cluster.
-        return client.askNameServer(new Client.Question("", cluster), deadline, stub -> {
-            List<BrokerIdentity> found = new ArrayList<>();
-            var request = ListBrokersRequest.newBuilder().setPageSize(PAGE).setClusterName(cluster);
-            do {
-                ListBrokersResponse page = stub.listBrokers(request.build());
-                page.getBrokersList().stream().map(BrokerLiveness::getIdentity).filter(each -> each.getBrokerId() == 0)
-                        .forEach(found::add);
-                request.setPageToken(page.getNextPageToken());
-            } while (!request.getPageToken().isEmpty());
-            return found;
-        });
     }
 
     /** Where the queues of a broker end; nothing of one that is away: what it has when it comes back may be replies. */
@@ -217,7 +197,7 @@ final class ReplyInbox {
                     ArianeException failure = ArianeException.of(error, "");
                     LOG.log(Level.DEBUG, "no replies are read from {0}: {1}", reader.brokerName, failure.getMessage());
                     if (!waiting.isEmpty()) { // Nobody else is in a hurry to hear of it.
-                        client.forgetRoute(reader.topic);
+                        client.nameServers.forget(reader.topic);
                     }
                     Deadline.in(Duration.ofDays(1)).pause(failures++, failure.retryAfter());
                 }

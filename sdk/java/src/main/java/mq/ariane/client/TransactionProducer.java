@@ -203,7 +203,7 @@ public final class TransactionProducer implements AutoCloseable {
 
         private void over() {
             attached.remove(address, this);
-            topics.forEach(client::forgetRoute); // Another may be the primary.
+            topics.forEach(client.nameServers::forget); // Another may be the primary.
             if (!tasks.isShutdown()) {
                 tasks.schedule(TransactionProducer.this::look, 500, TimeUnit.MILLISECONDS);
             }

@@ -193,7 +193,7 @@ class ClientTest {
         for (FakeProcess each : nameServers) {
             each.close();
         }
-        client.forgetRoute(FakeProcess.TOPIC); // As when it is old.
+        client.nameServers.forget(FakeProcess.TOPIC); // As when it is old.
         for (int count = 0; count < 20; count++) {
             producer.send(message("plain"));
             producer.send(message("grouped").inGroup("table-7"));
@@ -241,6 +241,38 @@ class ClientTest {
         ArianeException error = assertThrows(ArianeException.class, () -> consumer.ack(List.copyOf(held.values())));
         assertTrue(error.getMessage().contains(gone.address), error.getMessage());
         assertEquals(List.of("of broker-b"), there.settled);
+    }
+
+    /** A topic was deleted at the next primary before its producers heard of that one: it has no route any more. */
+    @Test
+    void aTopicThatWasDeletedBehindAChangeOfItsPrimaryIsSentToTheNextOne() throws Exception {
+        Map<String, Boolean> follows = Map.of("topic", true, "warming_up", true, "queue_order", false, "away_brokers", false);
+        for (var why : follows.entrySet()) {
+            for (boolean isGone : List.of(false, true)) {
+                FakeProcess first = start("broker-a");
+                FakeProcess next = start("broker-a");
+                FakeProcess nameServer = start("", first);
+                Producer producer = new Producer(client(PATIENCE, nameServer));
+                List<Message> before = List.of(message("plain"), message("grouped").inGroup("table-7"));
+                before.forEach(producer::send);
+                nameServer.present = List.of(start("broker-b"), next);
+                nameServer.route = () -> {
+                    throw ReasonsTest.said("ROUTE_NOT_FOUND", Map.of(why.getKey(), "x"));
+                };
+                first.refusal = ReasonsTest.said("BROKER_NOT_PRIMARY", Map.of());
+                if (isGone) {
+                    first.close();
+                }
+                for (Message each : before) {
+                    if (why.getValue()) {
+                        producer.send(each);
+                    } else {
+                        assertThrows(ArianeException.class, () -> producer.send(each, Duration.ofSeconds(1)));
+                    }
+                }
+                assertEquals(why.getValue() ? 2 : 0, next.sent.size(), why.getKey());
+            }
+        }
     }
 
     @Test

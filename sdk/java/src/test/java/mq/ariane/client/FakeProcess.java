@@ -93,6 +93,12 @@ final class FakeProcess implements AutoCloseable {
     /** Whether routes have the address of its primary. */
     volatile boolean hasPrimary = true;
 
+    /** What sends are refused with; nothing if it is null. */
+    volatile StatusRuntimeException refusal;
+
+    /** Brokers that are listed. */
+    volatile List<FakeProcess> present = List.of();
+
     final String address;
     final List<FakeProcess> brokers;
     private final Server server;
@@ -143,7 +149,13 @@ final class FakeProcess implements AutoCloseable {
         @Override
         public void listBrokers(ListBrokersRequest request, StreamObserver<ListBrokersResponse> caller) {
             count("brokers");
-            answer(caller, ListBrokersResponse::getDefaultInstance);
+            answer(caller, () -> {
+                ListBrokersResponse.Builder said = ListBrokersResponse.newBuilder();
+                for (FakeProcess broker : present) {
+                    said.addBrokersBuilder().getIdentityBuilder().setBrokerName(broker.name).setAddress(broker.address);
+                }
+                return said.build();
+            });
         }
 
         @Override
@@ -159,6 +171,10 @@ final class FakeProcess implements AutoCloseable {
     private final class Sends extends SendServiceGrpc.SendServiceImplBase {
         @Override
         public void sendMessages(SendMessagesRequest request, StreamObserver<SendMessagesResponse> caller) {
+            if (refusal != null) {
+                caller.onError(refusal);
+                return;
+            }
             if (request.getMessagesList().stream().anyMatch(each -> each.getBody().toStringUtf8().equals("bad"))) {
                 caller.onError(Status.INVALID_ARGUMENT.withDescription("no message").asRuntimeException());
                 return;

@@ -386,7 +386,7 @@ class RequestsTest {
         FakeProcess later = opened(new FakeProcess("broker-b"));
         later.pull = () -> List.of(replies.take());
         nameServer.brokers.add(later);
-        client.forgetRoute("_REPLY_TOPIC"); // As when it is old.
+        client.nameServers.forget("_REPLY_TOPIC"); // As when it is old.
         replies.add(QueueMessages.newBuilder().addMessages(reply(request.getReplyAddress(), "of the other")).build());
         assertEquals("of the other", text(asking.get()));
         assertEquals("0 of 0", place(later.pulled.get(0)));
