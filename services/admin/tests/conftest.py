@@ -14,7 +14,6 @@ import httpx
 import pytest
 from grpc import aio
 from grpc.aio import AioRpcError
-from sqlalchemy import create_engine, text
 from structlog.testing import capture_logs
 
 import ariane_wire
@@ -44,7 +43,7 @@ from ariane_servicekit.running.processes import LocalCluster, ServiceProcess
 from ariane_testkit.access_rules import entries_of
 from ariane_testkit.certificates import ClusterCertificates
 from ariane_testkit.java_names import JAVA_GROUP, JAVA_TOPIC, leave_java_names
-from ariane_testkit.postgresql import PostgresqlUnavailable, running_postgresql
+from ariane_testkit.postgresql import empty_database, postgresql_or_skip
 from ariane_testkit.small_store import SMALL_STORE
 
 # Groups of `config/subscriptionGroup.json` of a Java broker, and one that only Java's rules allow.
@@ -110,12 +109,8 @@ def lines(tmp_path):
 
 @pytest.fixture(scope="session")
 def postgresql_url(request):
-    cache = request.config.rootpath / ".cache" / "postgresql"
-    try:
-        with running_postgresql(cache_folder=cache) as url:
-            yield url
-    except PostgresqlUnavailable as missing:
-        pytest.skip(str(missing))
+    with postgresql_or_skip(request.config) as url:
+        yield url
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -124,12 +119,8 @@ def database_url(request, tmp_path):
     if request.param == "sqlite":
         yield f"sqlite:///{tmp_path}/admin.db"
         return
-    server = create_engine(request.getfixturevalue("postgresql_url"), isolation_level="AUTOCOMMIT")
-    with server.connect() as link:
-        link.execute(text("CREATE DATABASE admin"))
-        yield server.url.set(database="admin").render_as_string(hide_password=False)
-        link.execute(text("DROP DATABASE admin WITH (FORCE)"))
-    server.dispose()
+    with empty_database(request.getfixturevalue("postgresql_url"), "admin") as url:
+        yield url
 
 
 @pytest.fixture

@@ -179,6 +179,16 @@ def test_commands_that_dev_prints_work_unchanged(dev):
     assert done.returncode == 0, done.stderr
     assert "Topic hello exists." in done.stdout
     assert sorted(done.stdout.splitlines()[-2:]) == ["Bonjour", "Bonjour from Python"]
+    # Whoever tries exactly once from Spark next waits until a name server has warmed up.
+    listed = subprocess.run(
+        (BIN / "ariane", "setting", "list", "namesrv", "-o", "json"),
+        env={**os.environ, "ARIANE_NAME_SERVERS": ready["name_servers"]},
+        check=True,
+        capture_output=True,
+        timeout=60,
+    )
+    [warm_up] = [row for row in json.loads(listed.stdout) if row["name"] == "warm_up_s"]
+    assert float(warm_up["value"]) < 10
     store = Path(ready["store_path"])
     assert store.exists()
     assert stopped_by(process, signal.SIGINT) == 0

@@ -5,6 +5,7 @@ import hmac
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from google.protobuf.message_factory import GetMessageClass
 from grpc.aio import AioRpcError
 
 from apache.rocketmq.v2 import definition_pb2 as dp
@@ -106,6 +107,43 @@ async def test_every_call_of_a_stranger_is_unauthorized(
     await stream.write(pb.TelemetryCommand(settings=dp.Settings(publishing=dp.Publishing())))
     assert (await stream.read()).status.code == dp.UNAUTHORIZED
     assert (await friend.ack(ariane_topic, group, message)).status.code == dp.OK
+
+
+TOLD = {
+    **dict.fromkeys(
+        (
+            *("QueryRoute", "Heartbeat", "SendMessage", "QueryAssignment", "ReceiveMessage"),
+            *("EndTransaction", "NotifyClientTermination", "RecallMessage"),
+        ),
+        "UNAUTHORIZED",
+    ),
+    # What their clients repeat for ever ends otherwise, see above.
+    **dict.fromkeys(("AckMessage", "ChangeInvisibleDuration"), "INVALID_RECEIPT_HANDLE"),
+    "ForwardMessageToDeadLetterQueue": "OK",
+    **dict.fromkeys(
+        ("PullMessage", "UpdateOffset", "GetOffset", "QueryOffset", "SyncLiteSubscription"),
+        "UNIMPLEMENTED",
+    ),
+}
+
+
+async def test_every_method_of_rocketmq_asks_for_a_signature(start_gateway, connect, key_file):
+    """By its descriptors: a method without a row here is one of which nobody knows who may."""
+    address, _ = await start_gateway(access_keys=key_file)
+    stranger = sign(connect(address), "orders", "guessed")
+    told = {}
+    for method in pb.DESCRIPTOR.services_by_name["MessagingService"].methods:
+        if method.client_streaming:
+            continue  # Telemetry alone, as above.
+        request = GetMessageClass(method.input_type)()
+        ask = getattr(stranger.stub, method.name)
+        call = ask(request, metadata=stranger.metadata, timeout=20)
+        try:
+            answer = await (call.read() if method.server_streaming else call)
+            told[method.name] = dp.Code.Name(answer.status.code)
+        except AioRpcError as error:
+            told[method.name] = error.code().name
+    assert told == TOLD
 
 
 async def test_a_client_id_is_that_of_one_user(start_gateway, connect, key_file):

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from sqlalchemy import create_engine, text
 
 from ariane_servicekit import Loop, SystemClock
 from ariane_servicekit.database import Database
-from ariane_testkit.postgresql import PostgresqlUnavailable, running_postgresql
+from ariane_testkit.postgresql import empty_database, postgresql_or_skip
 from ariane_testkit.virtual_clock import VirtualClock
 from ariane_txn_checker.database import SCHEMA, LeaseStore
 from ariane_txn_checker.lease_keeper import LeaseKeeper
@@ -22,12 +21,8 @@ BROKER = BrokerKey("c1", "broker-a")
 
 @pytest.fixture(scope="session")
 def postgresql_url(request):
-    cache = request.config.rootpath / ".cache" / "postgresql"
-    try:
-        with running_postgresql(cache_folder=cache) as url:
-            yield url
-    except PostgresqlUnavailable as missing:
-        pytest.skip(str(missing))
+    with postgresql_or_skip(request.config) as url:
+        yield url
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -36,12 +31,8 @@ def database_url(request, tmp_path):
     if request.param == "sqlite":
         yield f"sqlite:///{tmp_path}/checker.db"
         return
-    server = create_engine(request.getfixturevalue("postgresql_url"), isolation_level="AUTOCOMMIT")
-    with server.connect() as link:
-        link.execute(text("CREATE DATABASE checker"))
-        yield server.url.set(database="checker").render_as_string(hide_password=False)
-        link.execute(text("DROP DATABASE checker WITH (FORCE)"))
-    server.dispose()
+    with empty_database(request.getfixturevalue("postgresql_url"), "checker") as url:
+        yield url
 
 
 @pytest.fixture

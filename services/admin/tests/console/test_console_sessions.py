@@ -75,6 +75,19 @@ def test_all_together_are_bounded(monkeypatch):
     assert [kept.find(each) is not None for each in tokens] == [False, False, True, True, True]
 
 
+def test_of_all_together_the_user_with_most_loses_its_own(monkeypatch):
+    monkeypatch.setattr(sessions, "SESSIONS_MAX", 8)
+    monkeypatch.setattr(sessions, "LINKS_MAX", 8)
+    kept = Sessions(VirtualClock(), 600)
+    ben, link = kept.begin(Session(user("ben"))), kept.draw_link(user("ben"))
+    for _ in range(20):
+        for name in ("mallory", "trudy"):
+            kept.begin(Session(user(name)))
+            kept.draw_link(user(name))
+    assert kept.find(ben) is not None
+    assert kept.take_link(link) == user("ben")
+
+
 def test_sessions_of_an_unknown_user_end(kept):
     anna, ben = kept.begin(Session(user("anna"))), kept.begin(Session(user("ben")))
     link = kept.draw_link(user("anna"))

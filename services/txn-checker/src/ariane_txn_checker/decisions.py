@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from ariane.common.v1.error_reason_pb2 import ErrorReason
-from ariane_servicekit import ServiceError, field_invalid, get_logger
+from ariane_servicekit import field_invalid, get_logger
 from ariane_servicekit.database import Database
+from ariane_servicekit.errors import refusal
 from ariane_txn_checker.database import InquiryStore
 from ariane_txn_checker.errors import BrokerFailed, BrokerUnreachable, TransactionForgotten
 from ariane_txn_checker.transaction import CheckedTransaction, Outcome, State
@@ -62,9 +63,9 @@ class OperatorDecisions:
             raise _not_found(transaction_id) from None
         except BrokerUnreachable as error:
             await self._database.call(self._inquiries.forget_intention, found.key)
-            raise _unreachable(found, str(error)) from error
+            raise _unreachable(found.key.broker.broker_name, str(error)) from error
         except BrokerFailed as error:
-            raise _uncertain(found, str(error)) from error
+            raise _uncertain(found.key.broker.broker_name, str(error)) from error
         await self._database.call(self._inquiries.decide, found.key, standing)
         _log.info(
             "operator_decided", transaction_id=transaction_id, outcome=standing.name, cause=cause
@@ -81,7 +82,7 @@ class OperatorDecisions:
         await self._database.call(self._inquiries.resume, found.key)
         resumed = await self.find(transaction_id)
         if resumed.state is State.DECIDED:
-            raise _decided(resumed)
+            raise _decided(transaction_id, resumed.outcome.name)
         return resumed
 
 
@@ -89,41 +90,25 @@ def _if_the_same(transaction: CheckedTransaction, outcome: Outcome) -> CheckedTr
     if transaction.outcome is Outcome.UNSPECIFIED:
         raise _not_found(transaction.key.transaction_id)
     if transaction.outcome is not outcome:
-        raise _decided(transaction)
+        raise _decided(transaction.key.transaction_id, transaction.outcome.name)
     return transaction
 
 
-def _not_found(transaction_id: str) -> ServiceError:
-    return ServiceError(
-        ErrorReason.ERROR_REASON_TRANSACTION_NOT_FOUND,
-        f"no half message of transaction {transaction_id!r} is known",
-        {"transaction_id": transaction_id},
-    )
+@refusal(ErrorReason.ERROR_REASON_TRANSACTION_NOT_FOUND)
+def _not_found(transaction_id: str) -> str:
+    return f"no half message of transaction {transaction_id!r} is known"
 
 
-def _decided(transaction: CheckedTransaction) -> ServiceError:
-    transaction_id, outcome = transaction.key.transaction_id, transaction.outcome.name
-    return ServiceError(
-        ErrorReason.ERROR_REASON_TRANSACTION_DECIDED,
-        f"transaction {transaction_id!r} was decided before: {outcome}",
-        {"transaction_id": transaction_id, "outcome": outcome},
-    )
+@refusal(ErrorReason.ERROR_REASON_TRANSACTION_DECIDED)
+def _decided(transaction_id: str, outcome: str) -> str:
+    return f"transaction {transaction_id!r} was decided before: {outcome}"
 
 
-def _unreachable(transaction: CheckedTransaction, cause: str) -> ServiceError:
-    broker_name = transaction.key.broker.broker_name
-    return ServiceError(
-        ErrorReason.ERROR_REASON_SERVICE_BUSY,
-        f"broker {broker_name} cannot be reached, and nothing is decided: {cause}",
-        {"broker_name": broker_name, "cause": cause},
-        retry_after_ms=5_000,
-    )
+@refusal(ErrorReason.ERROR_REASON_SERVICE_BUSY, retry_after_ms=5_000)
+def _unreachable(broker_name: str, cause: str) -> str:
+    return f"broker {broker_name} cannot be reached, and nothing is decided: {cause}"
 
 
-def _uncertain(transaction: CheckedTransaction, cause: str) -> ServiceError:
-    broker_name = transaction.key.broker.broker_name
-    return ServiceError(
-        ErrorReason.ERROR_REASON_DEADLINE_PASSED,
-        f"broker {broker_name} did not confirm, and may have decided; say it again: {cause}",
-        {"broker_name": broker_name, "cause": cause},
-    )
+@refusal(ErrorReason.ERROR_REASON_DEADLINE_PASSED)
+def _uncertain(broker_name: str, cause: str) -> str:
+    return f"broker {broker_name} did not confirm, and may have decided; say it again: {cause}"

@@ -1,4 +1,4 @@
-"""Warnings of brokers that a list lacks because the name server that was asked does not know them.
+"""Brokers that a list lacks because the name server that was asked does not know them.
 
 A broker whose heartbeats stop leaves the routes; lists then show a smaller cluster that looks
 whole. Three traces may be left: another name server still receives its heartbeats, name servers
@@ -16,8 +16,9 @@ from datetime import UTC
 from typing import Final, NamedTuple
 
 from ariane.namesrv.v1.maintenance_service_pb2 import ListKeyValuesRequest
-from ariane_admin.asking.away_brokers import away_brokers
-from ariane_admin.asking.cluster_doors import PRIMARY_ID, ClusterDoors, all_pages
+from ariane.namesrv.v1.route_pb2 import AwayBroker
+from ariane.namesrv.v1.route_service_pb2 import ListBrokersRequest
+from ariane_admin.asking.cluster_doors import PRIMARY_ID, ClusterDoors, all_pages, answer_from
 from ariane_admin.counted import counted
 from ariane_admin.terminal.client_warnings import say_warning
 from ariane_sdk.errors import CallError
@@ -139,3 +140,39 @@ async def _heard(doors: ClusterDoors, address: str) -> frozenset[str]:
 def _in_words(topics: Collection[str]) -> str:
     first, *rest = dict.fromkeys(topics)
     return f"topic {first}" + (f" and {len(rest)} more" if rest else "")
+
+
+async def away_brokers(
+    doors: ClusterDoors, *, seconds_max: float, cluster_name: str = ""
+) -> list[AwayBroker]:
+    """The brokers that some name server names as away, by name; another one may have them.
+
+    Name servers that do not answer are passed over; a broker that several name is described by the
+    first of them.
+
+    Args:
+        doors: Connections to the name servers, each of which is asked.
+        seconds_max: How long a name server may take.
+        cluster_name: Only brokers of this cluster. Empty: all.
+    """
+
+    async def ask(address: str) -> Collection[AwayBroker]:
+        # Each page has all of them.
+        request = ListBrokersRequest(page_size=1, cluster_name=cluster_name)
+        try:
+            return (
+                await answer_from(
+                    f"name server {address}",
+                    doors.routes(address).ListBrokers,
+                    request,
+                    seconds_max=seconds_max,
+                )
+            ).away_brokers
+        except CallError:
+            return ()
+
+    answers = await asyncio.gather(*map(ask, doors.name_servers))
+    away = {
+        (one.broker_name, one.cluster_name): one for answer in reversed(answers) for one in answer
+    }
+    return [away[place] for place in sorted(away)]

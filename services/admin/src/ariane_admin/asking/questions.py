@@ -6,8 +6,8 @@ questions do not need an admin that runs, and are judged by brokers by the opera
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import TypeVar
 
@@ -19,7 +19,6 @@ from ariane_admin.asking.cluster_doors import ClusterDoors
 from ariane_admin.asking.connection import run_async
 from ariane_admin.asking.partial_answers import CompleteAnswers, PartialAnswers, unknown_group
 from ariane_admin.servicers.here import ServicersHere
-from ariane_admin.terminal.client_warnings import say_warning
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_sdk.errors import CallError, GroupNotFound, RouteNotFound
 
@@ -86,6 +85,7 @@ def answered(
     request: Message,
     *,
     warn_of_absent: bool = False,
+    believed: Callable[[Questions, _Answer], Awaitable[None]] | None = None,
 ) -> tuple[Questions, _Answer]:
     """Ask one question; return it, for its status, and the answer.
 
@@ -94,6 +94,7 @@ def answered(
         method: The method of a servicer.
         request: Its request.
         warn_of_absent: Whether to warn of brokers that the name server in use does not know.
+        believed: Fails for an answer that is not to be believed.
 
     Raises:
         CallError: As of the servicer.
@@ -103,27 +104,45 @@ def answered(
         async with questions(name_servers) as asked:
             if warn_of_absent:
                 await asked.warn_of_absent()
-            return asked, await method(asked)(request)
+            answer = await method(asked)(request)
+            if believed is not None:
+                await believed(asked, answer)
+            return asked, answer
 
     return run_async(ask())
 
 
-def doubt_topic(name_servers: str, topic: str) -> None:
-    """Warn of a topic that no broker has, before an empty list is believed: it may be mistyped.
+async def expect_topic(asked: Questions, topic: str) -> None:
+    """Refuse an empty list of a topic that no broker has: its name may be mistyped.
 
-    The list is there also where name servers tell this caller nothing of the topic.
+    The list is believed where this question is refused, or is not answered.
+
+    Raises:
+        RouteNotFound: No broker has the topic.
     """
+    with _believing():
+        await asked.doors.client.route(topic)
 
-    async def ask() -> None:
-        async with questions(name_servers) as asked:
-            await asked.doors.client.route(topic)
 
+async def expect_group(asked: Questions, name: str) -> None:
+    """Refuse an empty list of a group that no broker knows, likewise.
+
+    Raises:
+        GroupNotFound: No broker knows it.
+        CommandFailed: No broker that answers knows it.
+    """
+    with _believing():
+        await asked.group(name)
+
+
+@contextmanager
+def _believing() -> Iterator[None]:
+    """Let only that a name is unknown pass."""
     try:
-        run_async(ask())
-    except RouteNotFound as unknown:
-        say_warning(str(unknown))
-    except CallError:
-        return
+        yield
+    except CallError as error:
+        if isinstance(error, RouteNotFound | GroupNotFound):
+            raise
 
 
 @asynccontextmanager

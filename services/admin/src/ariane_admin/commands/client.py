@@ -8,6 +8,7 @@ from ariane.admin.v1.client_service_pb2 import (
     ClusterClient,
     DisconnectClientRequest,
     ListClientsRequest,
+    ListClientsResponse,
 )
 from ariane_admin.asking.changing.changes import (
     AdminChoice,
@@ -15,7 +16,7 @@ from ariane_admin.asking.changing.changes import (
     changed_everywhere,
 )
 from ariane_admin.asking.options import question_options
-from ariane_admin.asking.questions import answered
+from ariane_admin.asking.questions import Questions, answered, expect_group
 from ariane_admin.terminal.confirmation import confirm, yes_option
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_admin.terminal.output import Output, Row
@@ -50,7 +51,14 @@ def list_clients(
     request = ListClientsRequest(
         consumer_group=consumer_group, producer_group=producer_group, broker_name=broker_name
     )
-    asked, answer = answered(name_servers, lambda one: one.clients.ListClients, request)
+
+    async def believed(asked: Questions, answer: ListClientsResponse) -> None:
+        if consumer_group and not answer.clients:
+            await expect_group(asked, consumer_group)
+
+    asked, answer = answered(
+        name_servers, lambda one: one.clients.ListClients, request, believed=believed
+    )
     output.rows(_COLUMNS, map(_row, answer.clients))
     return asked.status
 

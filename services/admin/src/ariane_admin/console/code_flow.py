@@ -30,7 +30,8 @@ from ariane_servicekit.security.identity.openid import (
     OpenIdVerifier,
     fetch_once,
 )
-from ariane_wire.server.host_places import HostPlaces, host_of
+from ariane_wire.server.host_places import HostPlaces
+from ariane_wire.transport.peers import host_of
 
 EXCHANGES_MAX: Final = 4
 """Codes that are exchanged at a time; others wait."""

@@ -18,9 +18,10 @@ from uvicorn.server import ServerState
 from ariane_servicekit import Address, StartRefused
 from ariane_servicekit.security.caller import address_of_peer
 from ariane_wire import Credentials
-from ariane_wire.server.host_places import SHARE_MIN, HostPlaces, host_of
+from ariane_wire.server.host_places import SHARE_MIN, HostPlaces
 from ariane_wire.server.identity import identity
 from ariane_wire.transport.first_octets import TlsListener
+from ariane_wire.transport.peers import host_of
 from ariane_wire.transport.ports import Networks
 
 STOP_S: Final = 3

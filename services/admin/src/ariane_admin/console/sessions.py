@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
@@ -38,7 +39,7 @@ _Kept = TypeVar("_Kept")
 class _Drawn(Generic[_Kept]):
     """What belongs to tokens that were drawn here; only their hashes are kept.
 
-    The oldest ones of a user with too many end, and the oldest of all.
+    The oldest ones of a user with too many end; of all together, of the user with most.
     """
 
     def __init__(self, clock: Clock, lasting_s: float, count_max: int, of_user_max: int) -> None:
@@ -52,17 +53,20 @@ class _Drawn(Generic[_Kept]):
         """Keep something for a user as long as its proof lasts; return its token."""
         user = caller.name
         self.drop(lambda _: False)
-        theirs = [key for key, (whose, _, _) in self._kept.items() if whose == user]
-        if len(theirs) >= self._of_user_max:
-            del self._kept[theirs[0]]
+        counts = Counter(whose for whose, _, _ in self._kept.values())
+        if counts[user] >= self._of_user_max:
+            self._end_oldest(user)
         elif len(self._kept) >= self._count_max:
-            del self._kept[next(iter(self._kept))]
+            self._end_oldest(max(counts, key=counts.__getitem__))
         token = secrets.token_urlsafe(TOKEN_BYTES)
         lasting_s = self._lasting_s
         if caller.ends_ms:
             lasting_s = min(lasting_s, (caller.ends_ms - self._clock.now_ms()) / 1000)
         self._kept[_hash(token)] = user, self._clock.monotonic() + lasting_s, kept
         return token
+
+    def _end_oldest(self, user: str) -> None:
+        del self._kept[next(key for key, (whose, _, _) in self._kept.items() if whose == user)]
 
     def find(self, token: str) -> _Kept | None:
         """What belongs to a token; None for one that does not hold."""

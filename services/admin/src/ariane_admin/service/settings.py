@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import ClassVar, Self
+from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, model_validator
 
@@ -16,6 +17,7 @@ from ariane_servicekit import (
     ListenAddress,
     NameServerList,
 )
+from ariane_servicekit.security.gate.access_mode import AccessMode
 
 DATABASE_FILE = "admin.db"
 
@@ -149,7 +151,8 @@ class AdminSettings(ConsoleSettings):
     alert_webhook: SecretStr | None = Field(
         None,
         description="URL that receives a JSON POST for each alert that is raised or ends; a failed "
-        "call is repeated. The URL may contain a secret, and no log shows it.",
+        "call is repeated. The URL may contain a secret, and no log shows it. With access closed "
+        "it is https://, or of this machine.",
     )
 
     @model_validator(mode="after")
@@ -158,9 +161,24 @@ class AdminSettings(ConsoleSettings):
             raise ValueError("name_servers must name one at least: they know the brokers")
         if (self.data_path is None) == (self.database_url is None):
             raise ValueError("data_path or database_url must be set, and not both")
-        hook = self.alert_webhook
-        if hook is not None and not hook.get_secret_value().startswith(("http://", "https://")):
+        return self
+
+    @model_validator(mode="after")
+    def _webhook_is_private(self) -> Self:
+        hook = "" if self.alert_webhook is None else self.alert_webhook.get_secret_value()
+        if hook and not hook.startswith(("http://", "https://")):
             raise ValueError("alert_webhook must begin with http:// or https://")
+        is_closed = self.access is AccessMode.CLOSED and not self.insecure
+        if is_closed and hook.startswith("http://"):
+            try:
+                host = urlsplit(hook).hostname or ""
+            except ValueError:
+                host = ""
+            if not Address(host, 0).is_loopback:
+                raise ValueError(
+                    "alert_webhook: what it says, and the URL itself, would be read on the way; "
+                    "use https://, or insecure to say that the network is closed"
+                )
         return self
 
     @property

@@ -22,7 +22,7 @@ from ariane_admin.asking.cluster_doors import ClusterDoors, all_pages, answer_fr
 from ariane_admin.servicers.cluster_access import ClusterAccess
 from ariane_sdk import LiveBroker
 from ariane_sdk.errors import CallError
-from ariane_servicekit import ServiceError
+from ariane_servicekit.errors import refusal
 
 _Context = aio.ServicerContext[Any, Any]
 
@@ -179,12 +179,9 @@ class _Attached:
         return clients
 
 
-def _not_attached(client_id: str) -> ServiceError:
-    return ServiceError(
-        ErrorReason.ERROR_REASON_CLIENT_NOT_ATTACHED,
-        f"no broker that answers has client {client_id!r}",
-        {"client_id": client_id},
-    )
+@refusal(ErrorReason.ERROR_REASON_CLIENT_NOT_ATTACHED)
+def _not_attached(client_id: str) -> str:
+    return f"no broker that answers has client {client_id!r}"
 
 
 def _is_in(hello: broker_pb.ClientHello, consumer_group: str, producer_group: str) -> bool:

@@ -17,7 +17,7 @@ from ariane.broker.v1.broker_service_pb2 import CleanBrokerRequest
 from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane.common.v1.process_service_pb2 import GetProcessStateRequest
 from ariane.namesrv.v1.route_pb2 import BrokerLiveness
-from ariane_admin.asking.away_brokers import away_brokers
+from ariane_admin.asking.absent_brokers import away_brokers
 from ariane_admin.asking.broker_readings import broker_state
 from ariane_admin.asking.changing import broker_maintenance
 from ariane_admin.asking.changing.broker_forgetting import forget

@@ -17,6 +17,7 @@ from ariane_admin.counted import counted
 from ariane_sdk import LiveBroker, MessageQueue
 from ariane_sdk.errors import ArianeError, RouteNotFound
 from ariane_servicekit import ErrorTranslator, Page, PageKey, ServiceError, take_page
+from ariane_servicekit.errors import refusal
 from ariane_servicekit.rpc.calls import current_caller
 
 if TYPE_CHECKING:
@@ -242,28 +243,19 @@ class ClusterAccess:
         return sorted(outcomes, key=lambda each: (each.cluster_name, each.broker_name))
 
 
-def topic_not_found(topic: str) -> ServiceError:
+@refusal(ErrorReason.ERROR_REASON_TOPIC_NOT_FOUND)
+def topic_not_found(topic: str) -> str:
     """The error for a topic that no live broker has."""
-    return ServiceError(
-        ErrorReason.ERROR_REASON_TOPIC_NOT_FOUND,
-        f"no live broker carries topic {topic!r}",
-        {"topic": topic},
-    )
+    return f"no live broker carries topic {topic!r}"
 
 
-def group_not_found(group: str) -> ServiceError:
+@refusal(ErrorReason.ERROR_REASON_GROUP_NOT_FOUND)
+def group_not_found(consumer_group: str) -> str:
     """The error for a group that no answering broker has."""
-    return ServiceError(
-        ErrorReason.ERROR_REASON_GROUP_NOT_FOUND,
-        f"no broker that answers knows group {group!r}",
-        {"consumer_group": group},
-    )
+    return f"no broker that answers knows group {consumer_group!r}"
 
 
-def group_in_use(group: str, member_count: int) -> ServiceError:
+@refusal(ErrorReason.ERROR_REASON_GROUP_IN_USE)
+def group_in_use(consumer_group: str, member_count: int) -> str:
     """The error for a group that is consumed, as brokers raise it."""
-    return ServiceError(
-        ErrorReason.ERROR_REASON_GROUP_IN_USE,
-        f"group {group!r} has {counted(member_count, 'live member')}",
-        {"consumer_group": group, "member_count": member_count},
-    )
+    return f"group {consumer_group!r} has {counted(member_count, 'live member')}"

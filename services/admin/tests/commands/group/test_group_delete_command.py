@@ -1,6 +1,5 @@
 """``ariane group delete`` against a real cluster."""
 
-from ariane_admin.cli import main
 from ariane_admin.terminal.exits import ExitStatus
 
 
@@ -14,7 +13,7 @@ def test_a_group_goes_from_all_brokers(ariane, ariane_json):
     ariane("group", "delete", "gone-billing", "--yes", status=ExitStatus.NOT_FOUND)
 
 
-def test_dry_runs_tell_counts_and_change_nothing(ariane, ariane_json, lines, capfd):
+def test_dry_runs_tell_counts_and_change_nothing(ariane, ariane_json, lines):
     ariane("topic", "create", "dry-orders")
     ariane("produce", "dry-orders", lines("a", "b", "c"))
     ariane("group", "retry", "dry-billing", "--attempts", "5")
@@ -24,12 +23,14 @@ def test_dry_runs_tell_counts_and_change_nothing(ariane, ariane_json, lines, cap
     assert (told["members"], told["dead_letters"], told["dry_run"]) == (0, 0, True)
     told = ariane_json("dead-letter", "redrive", "dry-billing", "--dry-run")
     assert (told["redriven"], told["redriven_before"]) == (0, 0)
-    assert main(["dead-letter", "redrive", "dry-none", "--dry-run"]) == ExitStatus.DONE
-    assert "no broker knows group 'dry-none'" in capfd.readouterr().err
     assert ariane_json("broker", "drain", "broker-a", "--dry-run")["dry_run"] is True
     [broker] = [b for b in ariane_json("broker", "list") if b["broker"] == "broker-a"]
     assert (broker["writable"], broker["wiped"]) == (True, False)
     assert sum(queue["messages"] for queue in ariane_json("topic", "show", "dry-orders")) == 3
     ariane("group", "delete", "dry-billing", "--yes")
-    for missing in (("topic", "delete", "dry-none"), ("group", "delete", "dry-none")):
+    for missing in (
+        ("topic", "delete", "dry-none"),
+        ("group", "delete", "dry-none"),
+        ("dead-letter", "redrive", "dry-none"),
+    ):
         ariane(*missing, "--dry-run", status=ExitStatus.NOT_FOUND)

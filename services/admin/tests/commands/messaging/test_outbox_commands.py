@@ -10,17 +10,13 @@ from ariane_admin.cli import main
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_sdk import Message
 from ariane_sdk.sql import METADATA, Outbox, create_tables
-from ariane_testkit.postgresql import PostgresqlUnavailable, running_postgresql
+from ariane_testkit.postgresql import postgresql_or_skip
 
 
 @pytest.fixture(scope="module")
 def postgresql_url(request):
-    cache = request.config.rootpath / ".cache" / "postgresql"
-    try:
-        with running_postgresql(cache_folder=cache) as url:
-            yield url
-    except PostgresqlUnavailable as missing:
-        pytest.skip(str(missing))
+    with postgresql_or_skip(request.config) as url:
+        yield url
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -58,6 +58,7 @@ def test_a_sink_is_listed_moved_and_deleted(sink, copies, ariane, ariane_json):
     assert row["committed"]
     assert row["brokers"] == ["broker-a", "broker-b"]
     assert sink in ariane("sink", "list", "--topic", copies)
+    ariane("topic", "create", "others", "--exists-ok")
     assert sink not in ariane("sink", "list", "--topic", "others")
 
     told = json.loads(ariane("sink", "move", sink, "broker-b", "--yes", "-o", "json"))

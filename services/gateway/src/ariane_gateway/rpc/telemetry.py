@@ -30,7 +30,7 @@ from ariane_gateway.rpc.door import Door
 from ariane_gateway.rpc.filter_wire import wanted_of
 from ariane_gateway.rpc.statuses import OK, Illegal, status_of
 from ariane_servicekit import field_invalid, first_request
-from ariane_wire.server.host_places import host_of
+from ariane_wire.transport.peers import host_of
 
 TOPICS_MAX: Final = 1024
 """Of one client; brokers take no more."""

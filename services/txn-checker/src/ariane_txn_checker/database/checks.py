@@ -27,7 +27,7 @@ from sqlalchemy import (
 
 from ariane_servicekit.database import Database
 from ariane_txn_checker.database.leases import fence
-from ariane_txn_checker.database.rows import key_values, of_broker, of_transaction, transaction_of
+from ariane_txn_checker.database.rows import key_values, of_transaction, transaction_of
 from ariane_txn_checker.database.tables import CHECK, NAME_LENGTH_MAX, TRANSACTION
 from ariane_txn_checker.transaction import (
     FORGOTTEN_CAUSE,
@@ -74,8 +74,12 @@ class CheckStore:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        # To build this statement takes longer than to run it.
+        # To build these statements takes longer than to run them.
         self._due = _due_query(database.now)
+        self._soonest = select(func.min(TRANSACTION.c.next_check_ms) - database.now).where(
+            TRANSACTION.c.cluster_name == bindparam("cluster_name"),
+            TRANSACTION.c.broker_name == bindparam("broker_name"),
+        )
 
     def due(
         self,
@@ -111,11 +115,12 @@ class CheckStore:
 
     def next_due_in_ms(self, lease: Lease) -> int | None:
         """In how many milliseconds the next transaction is due, 0 for now. None: none waits."""
-        soonest = select(func.min(TRANSACTION.c.next_check_ms) - self._database.now).where(
-            of_broker(TRANSACTION, lease.broker)
-        )
+        given = {
+            "cluster_name": lease.broker.cluster_name,
+            "broker_name": lease.broker.broker_name,
+        }
         with self._database.reading() as connection:
-            wait_ms: int | None = connection.scalar(soonest)
+            wait_ms: int | None = connection.scalar(self._soonest, given)
         return None if wait_ms is None else max(0, wait_ms)
 
     def begin_check(self, lease: Lease, key: TransactionKey, *, interval_ms: int) -> int | None:

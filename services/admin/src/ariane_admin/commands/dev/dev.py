@@ -42,6 +42,11 @@ _LOG_LINES_SHOWN = 3
 _ERROR_CHARACTERS_MAX = 600
 """The most characters of an error that are shown; a longer one is cut in the middle."""
 
+# On one machine brokers register within seconds of a name server's start. By its defaults, answers
+# would warn for 45 s that some may be missing; a first write of Spark that is exactly once would
+# wait for that long.
+_NAME_SERVER_FLAGS = ("--heartbeat-interval-s", "2", "--warm-up-s", "4")
+
 _BROKER_FLAGS = (
     # Segments are taken from the disk before they are needed, two at a time. A developer's machine
     # need not give 2 GiB for it. It is part of the store's format: a store that is kept keeps it.
@@ -156,6 +161,7 @@ def dev(
                     broker_port=broker_port,
                     replicas=replicas,
                     name_server_port=name_server_port,
+                    extra_name_server_args=_NAME_SERVER_FLAGS,
                     checkers=1,
                     checker_port=_CHECKER_PORT if usual else 0,
                     admin=True,

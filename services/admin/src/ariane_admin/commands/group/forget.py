@@ -12,6 +12,8 @@ from ariane_admin.asking.changing.changes import (
     change_options,
     changed_everywhere,
 )
+from ariane_admin.asking.connection import run_async
+from ariane_admin.asking.questions import expect_topic, questions
 from ariane_admin.terminal.client_warnings import say_warning
 from ariane_admin.terminal.confirmation import confirm, dry_run_option, yes_option
 from ariane_admin.terminal.output import Output
@@ -59,8 +61,14 @@ def forget(
         for each in answer.offsets
     ]
     if not rows:
+        run_async(_expected(name_servers, topic))
         say_warning(
             f"group {name} has no offset in topic {topic}; ariane group show {shlex.quote(name)}"
             " has all"
         )
     output.rows(("broker", "queue_id", "consumer_offset"), rows)
+
+
+async def _expected(name_servers: str, topic: str) -> None:
+    async with questions(name_servers) as asked:
+        await expect_topic(asked, topic)

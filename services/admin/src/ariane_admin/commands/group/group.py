@@ -9,7 +9,7 @@ from ariane.admin.v1.lag_service_pb2 import ListQueueLagsRequest
 from ariane_admin.asking.connection import run_async
 from ariane_admin.asking.options import count_option, question_options
 from ariane_admin.asking.partial_answers import marked_row, write_rows
-from ariane_admin.asking.questions import answered, doubt_topic, questions
+from ariane_admin.asking.questions import Questions, answered, expect_topic, questions
 from ariane_admin.commands.group.group_rows import (
     conflict_row,
     group_row,
@@ -67,16 +67,22 @@ def list_groups(
       ariane group list --topic orders
       ariane group list --count 10000 -o json
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
+
+    def found(answer: group_pb.ListGroupsResponse) -> list[group_pb.ClusterGroup]:
+        return [each for each in answer.groups if topic is None or topic in each.topics]
+
+    async def believed(asked: Questions, answer: group_pb.ListGroupsResponse) -> None:
+        if topic is not None and not found(answer):
+            await expect_topic(asked, topic)
+
     asked, answer = answered(
         name_servers,
         lambda one: one.groups.ListGroups,
         group_pb.ListGroupsRequest(include_system=system),
         warn_of_absent=True,
+        believed=believed,
     )
-    found = [each for each in answer.groups if topic is None or topic in each.topics]
-    if topic is not None and not found:
-        doubt_topic(name_servers, topic)
-    rows = map(group_row, first_of(found, count))
+    rows = map(group_row, first_of(found(answer), count))
     return write_rows(output, asked, _LIST_COLUMNS, rows, totals=_TOTALS)
 
 

@@ -19,14 +19,13 @@ from ariane_admin.asking.changing.changes import AdminChoice, administration, ch
 from ariane_admin.asking.cluster_doors import answer_to_question
 from ariane_admin.asking.connection import name_servers_option, run_async
 from ariane_admin.asking.options import count_option, question_options, with_options
-from ariane_admin.asking.questions import Questions, questions
+from ariane_admin.asking.questions import Questions, expect_group, expect_topic, questions
 from ariane_admin.counted import counted
 from ariane_admin.errors import CommandFailed
 from ariane_admin.group_texts import gets_returned
 from ariane_admin.messages.message_lines import as_row
 from ariane_admin.messages.start_position import MomentType
 from ariane_admin.messages.stored_messages import shortened
-from ariane_admin.terminal.client_warnings import say_warning
 from ariane_admin.terminal.confirmation import confirm, dry_run_option, yes_option
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_admin.terminal.named_files import FileToWrite
@@ -108,7 +107,7 @@ def list_letters(
 
             rows = [row for found in await answers.ask(at) for row in found]
             if not rows:
-                await _doubt(asked, group)
+                await _expect(asked, group, which["topic"])
             return asked, rows
 
     asked, found = run_async(ask())
@@ -183,7 +182,7 @@ def export(*, group: str, target: Path, name_servers: str, **which: Any) -> int:
 
             await answers.ask(at)
             if not count:
-                await _doubt(asked, group)
+                await _expect(asked, group, which["topic"])
             return asked, count
 
     with ExitStack() as opened:
@@ -243,38 +242,51 @@ def redrive(
 
     run_async(_refuse_pollers(name_servers, group, to_topic=to_topic))
 
-    async def doubt() -> ExitStatus:
-        async with questions(name_servers) as asked:
-            await _doubt(asked, group)
-            return asked.status
-
     if dry_run:
         wanted = _wanted(**which) if place is None else _at(place)
         fresh, before = run_async(_counted(name_servers, group, wanted))
-        if place is not None and not fresh + before:
-            raise _nothing_at(group, place)
+        status = (
+            ExitStatus.DONE
+            if fresh + before
+            else _of_none(name_servers, group, place, which["topic"])
+        )
         output.done(
             f"{fresh:,} would be sent back; {before:,} were sent back before.",
             {"group": group, "redriven": fresh, "redriven_before": before, "dry_run": True},
         )
-        return ExitStatus.DONE if fresh + before else run_async(doubt())
+        return status
     if place is None:
         which_ones = "the dead letters that match" if any(which.values()) else "all dead letters"
         where = "to all groups of their topics" if to_topic else "to it"
         confirm(f"Send {which_ones} of group {group} back {where}?", yes=yes)
 
-    status = ExitStatus.DONE
     try:
         done = run_async(_sent_back(name_servers, admin, request))
     except GroupNotFound:
         _refuse_orphans(group, run_async(_counted(name_servers, group, _wanted(**which))))
         done = letter_pb.RedriveDeadLettersResponse()
-    if not (done.redriven_count or done.duplicate_count or done.failures):
-        if place is not None:
-            raise _nothing_at(group, place)
-        status = run_async(doubt())
+    some = done.redriven_count or done.duplicate_count or done.failures
+    status = ExitStatus.DONE if some else _of_none(name_servers, group, place, which["topic"])
     _write(output, group, done)
     return status
+
+
+def _of_none(name_servers: str, group: str, place: str | None, topic: str) -> ExitStatus:
+    """The exit status of a command that has found no dead letter to send back.
+
+    Raises:
+        CommandFailed: One was named.
+        GroupNotFound: No broker knows the group.
+    """
+    if place is not None:
+        raise _nothing_at(group, place)
+
+    async def ask() -> ExitStatus:
+        async with questions(name_servers) as asked:
+            await _expect(asked, group, topic)
+            return asked.status
+
+    return run_async(ask())
 
 
 async def _refuse_pollers(name_servers: str, group: str, *, to_topic: bool) -> None:
@@ -346,14 +358,22 @@ async def _sent_back(
                 request.continue_after.CopyFrom(answer.continue_after)
 
 
-async def _doubt(asked: Questions, group: str) -> None:
-    """Warn of a group without dead letters that nobody knows: its name may be mistyped."""
+async def _expect(asked: Questions, group: str, topic: str) -> None:
+    """Refuse names that nobody knows where no dead letter is found: they may be mistyped.
+
+    Raises:
+        GroupNotFound: No broker knows the group, and it has left no dead letter.
+        CommandFailed: The same of brokers that answer.
+        RouteNotFound: No broker has the topic, if it is not empty.
+    """
     try:
-        await asked.group(group)
-    except CommandFailed as unknown:
-        say_warning(unknown.message)
-    except GroupNotFound as unknown:
-        say_warning(str(unknown))
+        await expect_group(asked, group)
+    except (CommandFailed, GroupNotFound):
+        letters = await asked.access.reader()
+        if not await _rows(letters, group, DeadLetterFilter(), 1):
+            raise
+    if topic:
+        await expect_topic(asked, topic)
 
 
 def _write(output: Output, group: str, done: letter_pb.RedriveDeadLettersResponse) -> None:

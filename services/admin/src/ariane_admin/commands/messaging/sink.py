@@ -10,12 +10,13 @@ from ariane.admin.v1.sink_service_pb2 import (
     ClusterSink,
     DeleteSinkRequest,
     ListSinksRequest,
+    ListSinksResponse,
     MoveSinkRequest,
 )
 from ariane_admin.asking.changing.changes import AdminChoice, change_options, changed
 from ariane_admin.asking.connection import run_async
 from ariane_admin.asking.options import question_options
-from ariane_admin.asking.questions import answered, questions
+from ariane_admin.asking.questions import Questions, answered, expect_topic, questions
 from ariane_admin.counted import counted
 from ariane_admin.terminal.client_warnings import say_warning
 from ariane_admin.terminal.confirmation import confirm, dry_run_option, yes_option
@@ -46,10 +47,22 @@ def list_sinks(*, topic: str, name_servers: str, output: Output) -> int:
       ariane sink list
       ariane sink list --topic copies -o json
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
+
+    def found(answer: ListSinksResponse) -> list[ClusterSink]:
+        return [sink for sink in answer.sinks if topic in ("", sink.topic)]
+
+    async def believed(asked: Questions, answer: ListSinksResponse) -> None:
+        if topic and not found(answer):
+            await expect_topic(asked, topic)
+
     asked, answer = answered(
-        name_servers, lambda one: one.sinks.ListSinks, ListSinksRequest(), warn_of_absent=True
+        name_servers,
+        lambda one: one.sinks.ListSinks,
+        ListSinksRequest(),
+        warn_of_absent=True,
+        believed=believed,
     )
-    output.rows(_COLUMNS, [_row(sink) for sink in answer.sinks if topic in ("", sink.topic)])
+    output.rows(_COLUMNS, map(_row, found(answer)))
     return asked.status
 
 

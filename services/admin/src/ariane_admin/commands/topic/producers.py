@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import click
 
-from ariane.admin.v1.client_service_pb2 import ClusterProducer, ListProducersRequest
+from ariane.admin.v1.client_service_pb2 import (
+    ClusterProducer,
+    ListProducersRequest,
+    ListProducersResponse,
+)
 from ariane_admin.asking.options import question_options
 from ariane_admin.asking.partial_answers import write_rows
-from ariane_admin.asking.questions import answered, doubt_topic
+from ariane_admin.asking.questions import Questions, answered, expect_topic
 from ariane_admin.terminal.output import Output, Row
 from ariane_admin.times import moment_text
 
@@ -35,9 +39,14 @@ def producers(*, name: str, producer_group: str, name_servers: str, output: Outp
       ariane topic producers --producer-group shop -o json
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     request = ListProducersRequest(topic=name, producer_group=producer_group)
-    asked, answer = answered(name_servers, lambda one: one.clients.ListProducers, request)
-    if name and not answer.producers:
-        doubt_topic(name_servers, name)
+
+    async def believed(asked: Questions, answer: ListProducersResponse) -> None:
+        if name and not answer.producers:
+            await expect_topic(asked, name)
+
+    asked, answer = answered(
+        name_servers, lambda one: one.clients.ListProducers, request, believed=believed
+    )
     return write_rows(output, asked, _COLUMNS, map(_row, answer.producers), totals=_TOTALS)
 
 

@@ -20,7 +20,6 @@ from ariane_admin.asking.connection import run_async
 from ariane_admin.asking.options import question_options
 from ariane_admin.asking.previews import topic_content
 from ariane_admin.asking.questions import Questions, answered, questions
-from ariane_admin.commands.topic.layouts import layout_rows, placement_row
 from ariane_admin.commands.topic.order import places_in_order
 from ariane_admin.commands.topic.words import (
     QUEUES_MAX,
@@ -35,6 +34,7 @@ from ariane_admin.counted import counted
 from ariane_admin.terminal.client_warnings import say_warning
 from ariane_admin.terminal.confirmation import confirm, dry_run_option, yes_option
 from ariane_admin.terminal.output import Output, Row
+from ariane_admin.times import moment_text
 from ariane_admin.topic_attributes import NO_RETENTION, retention_text
 from ariane_sdk import MessageQueue
 from ariane_sdk.errors import TopicNotFound
@@ -115,7 +115,7 @@ def create(
     answer = changed_everywhere(name_servers, admin, lambda one: one.topics.CreateTopic, request)
     for part in answer.topic.placements:
         if exists_ok and part.broker_name in (broker_names or {part.broker_name}):
-            _warn_of_difference(placement_row(part), wanted)
+            _warn_of_difference(_placement_row(part), wanted)
     output.done(f"Topic {name} exists.", {"topic": name})
 
 
@@ -144,7 +144,7 @@ def show(*, name: str, brokers: bool, name_servers: str, output: Output) -> int:
         asked, answer = answered(
             name_servers, lambda one: one.topics.GetTopic, topic_pb.GetTopicRequest(topic=name)
         )
-        output.rows(_LAYOUT_COLUMNS, layout_rows(answer))
+        output.rows(_LAYOUT_COLUMNS, _layout_rows(answer))
         return asked.status
     asked, queues = run_async(_queues(name_servers, name))
     ordered = any(queue["order_place"] is not None for queue in queues)
@@ -233,7 +233,7 @@ def update(
             f"Change topic {name} even if messages end up in queues that are not readable?", yes=yes
         )
     answer = changed_everywhere(name_servers, admin, lambda one: one.topics.UpdateTopic, request)
-    output.rows(_LAYOUT_COLUMNS, list(map(placement_row, answer.topic.placements)))
+    output.rows(_LAYOUT_COLUMNS, list(map(_placement_row, answer.topic.placements)))
 
 
 @click.command("delete")
@@ -305,7 +305,7 @@ async def _queues(name_servers: str, name: str) -> tuple[Questions, list[Row]]:
             await asked.topics.ListTopicQueues(topic_pb.ListTopicQueuesRequest(topic=name))
         ).queues
         topic = (await asked.topics.GetTopic(topic_pb.GetTopicRequest(topic=name))).topic
-    for layout in map(placement_row, topic.placements):
+    for layout in map(_placement_row, topic.placements):
         unread = layout["unread_messages"]
         if isinstance(unread, int) and unread:
             say_warning(
@@ -354,3 +354,38 @@ def _warn_of_difference(there: Mapping[str, object], wanted: Topic) -> None:
             " {permission}, {type}, retention {retention}:"
             " ariane topic update changes it".format_map({**there, "topic": wanted.topic})
         )
+
+
+def _layout_rows(answer: topic_pb.GetTopicResponse) -> list[Row]:
+    """A topic on each broker; of one that does not answer nothing but the place is known."""
+    rows = {part.broker_name: _placement_row(part) for part in answer.topic.placements}
+    for broker in answer.silent_brokers:
+        place = topic_pb.TopicPlacement(
+            cluster_name=broker.cluster_name,
+            broker_name=broker.broker_name,
+            address=broker.address,
+        )
+        known = ("cluster", "broker", "address")
+        row = _placement_row(place)
+        rows[broker.broker_name] = {name: row[name] if name in known else None for name in row}
+    return [rows[name] for name in sorted(rows)]
+
+
+def _placement_row(part: topic_pb.TopicPlacement) -> Row:
+    """A topic's part on one broker."""
+    found = part.topic
+    return {
+        "cluster": part.cluster_name,
+        "broker": part.broker_name,
+        "address": part.address,
+        "read_queues": found.read_queue_count,
+        "write_queues": found.write_queue_count,
+        "permission": permission_word(found.permission),
+        "type": message_type_word(found.message_type),
+        "retention": retention_text(found),
+        "attributes": dict(found.attributes),
+        "version": found.version,
+        "system": found.system,
+        "last_stored": moment_text(found, "last_store_time"),
+        "unread_messages": found.unread_message_count,
+    }
