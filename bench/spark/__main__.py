@@ -13,30 +13,22 @@ from __future__ import annotations
 import argparse
 import statistics
 import tempfile
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+import time
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceArrowWriter,
-    DataSourceReader,
-    DataSourceStreamReader,
-    InputPartition,
-    WriterCommitMessage,
-)
-from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
+from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.types import StructType
 
 from ariane_sdk.sync import ClusterClient, Producer
 from ariane_servicekit.running.processes import LocalCluster
 from ariane_spark.calls.cluster import Fetch
 from ariane_spark.calls.queue_client import QueueClient
-from ariane_spark.calls.spared_modules import spare_modules
 from ariane_spark.options.option_table import Use
 from ariane_spark.options.options import read_options
 from ariane_spark.positions.ranges import QueueRange
@@ -52,6 +44,8 @@ from bench.spark.kafka import (
     connector_jars,
     keep_beside_peers,
 )
+from bench.spark.prebuilt import Prebuilt, register
+from bench.spark.processor_time import ROLES, ProcessorTime, seconds_by_role
 from bench.spark.session import drain, session
 
 BODY_BYTES = 1024
@@ -64,6 +58,7 @@ MANY_QUEUES = 16
 WIDE_COUNT = 20_000
 """Messages in that topic."""
 
+WARM_BATCHES = 5
 OVERHEAD_BATCHES = 30
 SOURCE_PARTS = ("latestOffset", "getBatch", "queryPlanning", "addBatch")
 """What of a micro-batch has to do with its source; the rest is Spark writing its checkpoint."""
@@ -71,103 +66,13 @@ SOURCE_PARTS = ("latestOffset", "getBatch", "queryPlanning", "addBatch")
 SMALL_STORE = ("--segment-bytes", str(256 << 20), "--disk-refuse-ratio", "0.99")
 
 
-@dataclass(frozen=True)
-class Prebuilt:
-    """What a source without a queue yields: one batch so many times in each partition."""
-
-    schema: StructType
-    batch: pa.RecordBatch
-    times: int
-    partitions: int
-
-
-class PrebuiltReader(DataSourceReader):
-    """Reads once."""
-
-    def __init__(self, prebuilt: Prebuilt) -> None:
-        self._prebuilt = prebuilt
-
-    def partitions(self) -> list[InputPartition]:
-        return [InputPartition(at) for at in range(self._prebuilt.partitions)]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        del partition
-        spare_modules()  # As the connector does: what collections cost is no part of the limit.
-        for _ in range(self._prebuilt.times):
-            yield self._prebuilt.batch
-
-
-class PrebuiltStreamReader(DataSourceStreamReader):
-    """Has something new each time it is asked."""
-
-    def __init__(self, prebuilt: Prebuilt) -> None:
-        self._prebuilt = prebuilt
-
-    def initialOffset(self) -> dict:  # noqa: N802 - Spark's name.
-        return {"at": 0}
-
-    def latestOffset(self, start: dict, limit: ReadLimit) -> dict:  # noqa: N802 - Spark's name.
-        del limit
-        return {"at": start["at"] + 1}
-
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name.
-        return ReadMaxRows(1)
-
-    def partitions(self, start: dict, end: dict) -> list[InputPartition]:
-        del start, end
-        return [InputPartition(at) for at in range(self._prebuilt.partitions)]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return PrebuiltReader(self._prebuilt).read(partition)
-
-
-class Dropping(DataSourceArrowWriter):
-    """Takes everything, keeps nothing."""
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        for _ in iterator:
-            pass
-        return WriterCommitMessage()
-
-    def commit(self, messages: list) -> None:
-        pass
-
-    def abort(self, messages: list) -> None:
-        pass
-
-
-def register(spark: SparkSession, name: str, prebuilt: Prebuilt) -> None:
-    """Make a prebuilt batch readable as a format of this name."""
-
-    class Source(DataSource):
-        @classmethod
-        def name(cls) -> str:
-            return name
-
-        def schema(self) -> StructType:
-            return prebuilt.schema
-
-        def reader(self, schema: StructType) -> DataSourceReader:
-            del schema
-            return PrebuiltReader(prebuilt)
-
-        def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-            del schema
-            return PrebuiltStreamReader(prebuilt)
-
-        def writer(self, schema: StructType, overwrite: bool) -> Dropping:
-            del schema, overwrite
-            return Dropping()
-
-    spark.dataSource.register(Source)
-
-
 class Bench:
     """A topic full of messages, and what reads it."""
 
-    def __init__(self, spark: SparkSession, endpoints: str, count: int, pairs: int) -> None:
+    def __init__(self, spark: SparkSession, cluster: LocalCluster, count: int, pairs: int) -> None:
         self._spark = spark
-        self._endpoints = endpoints
+        self._endpoints = endpoints = cluster.name_servers
+        self._brokers = [broker.pid for broker in cluster.brokers]
         self._pairs = pairs
         self.count = count
         """Messages in the topic."""
@@ -191,13 +96,20 @@ class Bench:
         limit_name = f"prebuilt_{name.rsplit(maxsplit=1)[-1]}"
         prebuilt = self._prebuilt(schema)
         register(self._spark, limit_name, prebuilt)
+        limit_count = prebuilt.batch.num_rows * prebuilt.times * prebuilt.partitions
+        ours = ProcessorTime(self._brokers, self.count)
+        limit = ProcessorTime(self._brokers, limit_count)
         seconds = paired(
-            lambda: drain(frame.load()),
-            lambda: drain(self._spark.read.format(limit_name).load()),
+            ours.of(lambda: drain(frame.load())),
+            limit.of(lambda: drain(self._spark.read.format(limit_name).load())),
             pairs=self._pairs,
         )
-        limit_count = prebuilt.batch.num_rows * prebuilt.times * prebuilt.partitions
-        return self._rates(name, seconds, limit_count, "prebuilt batches", goal=0.7)
+        row = self._rates(name, seconds, limit_count, "prebuilt batches", goal=0.85)
+        more = {
+            f"more µs a row of {role}": ours.row_microseconds(role) - limit.row_microseconds(role)
+            for role in ROLES
+        }
+        return replace(row, extra=more)
 
     def sink(self) -> Row:
         """Rows of the JVM into a topic, beside a sink that drops them."""
@@ -225,39 +137,52 @@ class Bench:
         )
         return _milliseconds("first row", found)
 
-    def overhead(self, name: str, topic: str, folder: Path) -> Row:
-        """Milliseconds of a small micro-batch, beside the same without a queue."""
+    def overhead(self, name: str, topic: str, folder: Path, *, tasks: int = 2) -> Row:
+        """Milliseconds of a small micro-batch, beside the same of some tasks without a queue."""
         schema = message_schema()
         whole = self._prebuilt(schema)
-        register(self._spark, "small", Prebuilt(schema, whole.batch.slice(0, 10), 1, 2))
+        limit_name = f"small_{tasks}"
+        register(self._spark, limit_name, Prebuilt(schema, whole.batch.slice(0, 10), 1, tasks))
         ours = (
             self._spark.readStream.format("ariane")
             .options(endpoints=self._endpoints, topic=topic, startingOffsets="earliest")
             .options(maxOffsetsPerTrigger="20", maxPartitions="2")
         )
-        limit = self._spark.readStream.format("small")
-        measured = []
+        limit = self._spark.readStream.format(limit_name)
+        measured, more = [], []
         for pair in range(self._pairs):
-            seconds = [
-                self._batch_seconds(reader.load(), folder / f"{topic}-{pair}-{side}")
+            found, at_best = (
+                self._batch_milliseconds(reader.load(), folder / f"{topic}-{tasks}-{pair}-{side}")
                 for side, reader in (("ours", ours), ("limit", limit))
-            ]
-            measured.append((seconds[0], seconds[1]))
-        return _milliseconds(name, pairs_of(measured))
+            )
+            measured.append((found.pop("all") / 1000, at_best.pop("all") / 1000))
+            more.append({part: found[part] - at_best[part] for part in found})
+        row = _milliseconds(name, pairs_of(measured))
+        parts = {part: statistics.median(each[part] for each in more) for part in more[0]}
+        return replace(row, extra=row.extra | parts)
 
-    def _batch_seconds(self, frame: DataFrame, checkpoint: Path) -> float:
-        """Median seconds of a micro-batch but for its checkpoint, the first few left out."""
+    def _batch_milliseconds(self, frame: DataFrame, checkpoint: Path) -> dict[str, float]:
+        """What a micro-batch takes, the first few left out: median milliseconds of each part, and
+        of all parts that are not its checkpoint; and the processor's, by who used it, in mean."""
         writer = frame.writeStream.format("noop").option("checkpointLocation", str(checkpoint))
         query = writer.trigger(processingTime="0 seconds").start()
         try:
-            while not (last := query.lastProgress) or last["batchId"] < OVERHEAD_BATCHES:
-                if query.exception() is not None:
-                    raise RuntimeError(str(query.exception()))
-            durations = [dict(p["durationMs"]) for p in query.recentProgress[5:]]
+            first = _wait_for_batch(query, WARM_BATCHES)
+            before = seconds_by_role(self._brokers)
+            last = _wait_for_batch(query, OVERHEAD_BATCHES)
+            after = seconds_by_role(self._brokers)
+            durations = [dict(p["durationMs"]) for p in query.recentProgress[WARM_BATCHES:]]
         finally:
             query.stop()
-        spent = [sum(found.get(part, 0) for part in SOURCE_PARTS) for found in durations]
-        return statistics.median(spent) / 1000
+        spent = [{part: found.get(part, 0) for part in SOURCE_PARTS} for found in durations]
+        return {
+            "all": statistics.median(sum(each.values()) for each in spent),
+            **{f"in {part}": statistics.median(x[part] for x in spent) for part in SOURCE_PARTS},
+            **{
+                f"processor ms of {role}": 1000 * (after[role] - before[role]) / (last - first)
+                for role in ROLES
+            },
+        }
 
     def _prebuilt(self, schema: StructType) -> Prebuilt:
         """One chunk of the topic as the connector builds it, often enough to be all of it."""
@@ -284,6 +209,15 @@ class Bench:
         )  # fmt: skip
 
 
+def _wait_for_batch(query: StreamingQuery, number: int) -> int:
+    """Wait until a query has done so many micro-batches; return the number of its last."""
+    while not (last := query.lastProgress) or last["batchId"] < number:
+        if query.exception() is not None:
+            raise RuntimeError(str(query.exception()))
+        time.sleep(0.05)  # Asking is work for the driver, too.
+    return int(last["batchId"])
+
+
 def _milliseconds(name: str, found: Paired) -> Row:
     return Row(
         name, found.seconds * 1000, "ms", "without a queue", found.limit_seconds * 1000,
@@ -292,19 +226,26 @@ def _milliseconds(name: str, found: Paired) -> Row:
     )  # fmt: skip
 
 
-def rows_beside_limits(spark: SparkSession, folder: Path, *, count: int, pairs: int) -> list[Row]:
-    """Ourselves beside having no queue."""
+def rows_beside_limits(
+    spark: SparkSession, folder: Path, *, count: int, pairs: int, only: str | None
+) -> list[Row]:
+    """Ourselves beside having no queue: all of it, or only reads or micro-batches."""
     with LocalCluster(folder / "two", brokers=2, extra_broker_args=SMALL_STORE) as cluster:
-        bench = Bench(spark, cluster.name_servers, count, pairs)
-        measured: list[Callable[[], Row]] = [
+        bench = Bench(spark, cluster, count, pairs)
+        reads: list[Callable[[], Row]] = [
             lambda: bench.read("batch read, 1 KiB, all", message_schema()),
             lambda: bench.read("batch read, headers", header_schema()),
             lambda: bench.read("batch read, body", message_schema(["body"])),
-            bench.sink,
-            bench.first,
+        ]
+        batches: list[Callable[[], Row]] = [
             lambda: bench.overhead("micro-batch of 20, no checkpoint", "full", folder / "few"),
+            lambda: bench.overhead(
+                "micro-batch of 20, beside one task", "full", folder / "one", tasks=1
+            ),
             lambda: bench.overhead("micro-batch of 32, of 32 queues", "wide", folder / "many"),
         ]
+        parts = {"reads": reads, "micro-batches": batches}
+        measured = parts.get(only or "", [*reads, bench.sink, bench.first, *batches])
         return [measure() for measure in measured]
 
 
@@ -361,8 +302,8 @@ def run(*, pairs: int, quick: bool, only: str | None) -> tuple[list[Row], list[s
     with tempfile.TemporaryDirectory(prefix="ariane-bench-") as name:
         folder = Path(name)
         with session(folder, jars) as spark:
-            if only in {None, "limits"}:
-                measured += rows_beside_limits(spark, folder, count=count, pairs=pairs)
+            if only not in {"brokers", "kafka"}:
+                measured += rows_beside_limits(spark, folder, count=count, pairs=pairs, only=only)
             if only in {None, "brokers"}:
                 measured += rows_of_brokers(spark, folder, count=count, pairs=pairs)
             if only in {None, "kafka"} and jars is not None:
@@ -379,7 +320,9 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=5, help="pairs of runs (default 5)")
     parser.add_argument("--quick", action="store_true", help="few messages, nothing kept")
     parser.add_argument(
-        "--only", choices=("limits", "brokers", "kafka"), help="a part; nothing kept"
+        "--only",
+        choices=("limits", "reads", "micro-batches", "brokers", "kafka"),
+        help="a part; nothing kept",
     )
     arguments = parser.parse_args()
     measured, skipped = run(pairs=arguments.pairs, quick=arguments.quick, only=arguments.only)

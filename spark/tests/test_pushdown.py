@@ -1,4 +1,4 @@
-"""Why filters are not taken from Spark: what Spark does with a data source that takes them.
+"""Why filters and columns are not taken from Spark: what it does with a data source in Python.
 
 Since SPARK-51575, ``PythonScanBuilder.pushFilters`` stores the read that it has planned in
 ``PythonDataSourceV2``, of which there is one for each ``load()``; all scans of it then use that
@@ -9,6 +9,40 @@ import pytest
 from pyspark.sql.datasource import DataSource, DataSourceReader, EqualTo, InputPartition
 
 pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def widths(spark):
+    """A source of one row, which says how many columns its reader was asked for."""
+
+    class Reader(DataSourceReader):
+        def __init__(self, schema):
+            self.width = len(schema.fields)
+
+        def read(self, _):
+            return iter([(self.width, b"body", "tag")[: self.width]])
+
+    class Widths(DataSource):
+        @classmethod
+        def name(cls):
+            return "widths-of-a-test"
+
+        def schema(self):
+            return "width int, body binary, tag string"
+
+        def reader(self, schema):
+            return Reader(schema)
+
+    spark.dataSource.register(Widths)
+    return spark.read.format("widths-of-a-test").load()
+
+
+def test_a_source_is_not_told_which_columns_a_query_uses(widths):
+    """When this fails, Spark says it, and `count()` need not read bodies any more."""
+    # A count of rows uses none.
+    assert widths.count() == 1
+    assert [row.width for row in widths.select("width").collect()] == [3]
+    assert widths.groupBy("width").count().collect()[0].width == 3
 
 
 @pytest.fixture

@@ -9,8 +9,7 @@ from ariane_record import RecordCorrupted, RecordFields, encode_record
 from ariane_record.decoding.arrow import to_arrow
 from ariane_record.decoding.columns import decode_columns
 from ariane_record.layout import HEADER_BYTES
-from ariane_spark.calls.range_chunks import HeadersTooShort, decode_chunk
-from ariane_spark.calls.range_wire import wire_chunk
+from ariane_spark.calls.range_chunks import HeadersTooShort, decode_chunk, wire_chunk
 from ariane_spark.records.columns import COLUMNS, Detail
 
 

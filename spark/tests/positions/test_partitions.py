@@ -9,6 +9,7 @@ from ariane_record import QueueOffset
 from ariane_sdk import MessageQueue
 from ariane_spark.positions.partitions import (
     PARTITION_RECORDS,
+    TASK_RECORDS,
     PartitionLimits,
     RangePartition,
     plan_partitions,
@@ -69,6 +70,26 @@ def test_many_queues_share_few_tasks_evenly():
     partitions = plan_partitions(ranges_of(*[10] * 32), NO_LIMITS, parallelism=2)
 
     assert [partition.count for partition in partitions] == [160, 160]
+
+
+def test_few_messages_of_many_queues_have_one_task():
+    """A micro-batch of some messages: another task would cost more than what it does."""
+    few = ranges_of(*[1] * TASK_RECORDS)
+    assert plan_partitions(few, NO_LIMITS, parallelism=8) == [RangePartition(tuple(few))]
+
+    for more, count in ((1, 2), (6 * TASK_RECORDS, 7), (8 * TASK_RECORDS, 8)):
+        ranges = ranges_of(*[1] * (TASK_RECORDS + more))
+        assert len(plan_partitions(ranges, NO_LIMITS, parallelism=8)) == count
+
+
+def test_few_messages_have_the_tasks_that_the_user_wants():
+    ranges = ranges_of(5, 5, 5, 5)
+
+    for least, begins in ((2, [100] * 4), (4, [100] * 4)):
+        limits = PartitionLimits(partitions_min=least)
+        partitions = plan_partitions(ranges, limits, parallelism=1)
+        assert len(partitions) == least
+        assert [part.begin for each in partitions for part in each.ranges] == begins
 
 
 def test_tasks_begin_with_different_brokers():

@@ -13,6 +13,8 @@ from ariane_wire.blocking import BlockingChannel
 
 CHANNEL_OPTIONS: Final = ChannelOptions(
     receive_octets_max=64 << 20,
+    # Some chunks: a broker sends the next ones while a task is at work on the first.
+    stream_window_octets=8 << 20,
     # A dead peer is noticed although it sends no packet; services permit 10 s.
     keepalive_time_s=30.0,
     keepalive_timeout_s=10.0,

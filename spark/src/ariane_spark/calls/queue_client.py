@@ -45,8 +45,7 @@ from ariane_spark.calls.channels import Channels
 from ariane_spark.calls.cluster import Fetch, RangeChunk
 from ariane_spark.calls.group_client import GroupClient
 from ariane_spark.calls.life_watch import LifeWatch, WatchedStream
-from ariane_spark.calls.range_chunks import HeadersTooShort, decode_chunk
-from ariane_spark.calls.range_wire import wire_chunk
+from ariane_spark.calls.range_chunks import HeadersTooShort, decode_chunk, wire_chunk
 from ariane_spark.calls.repetition import Repetition
 from ariane_spark.calls.routes import Routes
 from ariane_spark.options.options import RequestPolicy

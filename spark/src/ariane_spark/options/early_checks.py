@@ -15,7 +15,7 @@ from ariane_spark.options.option_table import Use
 from ariane_spark.options.options import read_options
 from ariane_spark.options.write_options import without_those_of_spark, write_options
 
-SPARK_VERSION_MIN: Final = (4, 1)
+SPARK_VERSION_MIN: Final = (4, 0)
 
 
 PROVIDER: Final = "provider"
@@ -68,7 +68,7 @@ def check_spark(version: str = pyspark.__version__) -> None:
         least = ".".join(map(str, SPARK_VERSION_MIN))
         raise SparkTooOld(
             f"this is Spark {version}, and ariane-spark needs {least} or later: earlier versions"
-            " cannot hand whole tables to a writer of streams"
+            " know no sources in Python"
         )
 
 

@@ -211,7 +211,7 @@ OPTIONS: Final = (
         "minPartitions",
         READ,
         "The fewest Spark partitions; large queues are split to reach it.",
-        "as many as tasks run at once, more for large ranges",
+        "one for 100 messages, up to as many as run at once; more for large ranges",
     ),
     Option("maxPartitions", READ, "The most Spark partitions.", "number of queues"),
     Option(

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
-    DataSourceStreamArrowWriter,
+    DataSourceStreamWriter,
     WriterCommitMessage,
 )
 from pyspark.sql.types import StructType
@@ -28,6 +28,11 @@ from ariane_spark.options.write_options import (
 from ariane_spark.records.bad_rows import RowRefused, RowSieve, raise_refusals, refused
 from ariane_spark.records.rows import IdentitySeed, RowPlan, row_refusal
 from ariane_spark.sink.exactly_once import ExactlyOnceStreamWriter, ExactlyOnceWriter
+from ariane_spark.sink.stream_writers import (
+    TAKES_BATCHES,
+    DataSourceStreamArrowWriter,
+    RowStreamWriter,
+)
 from ariane_spark.sink.write_spans import write_span
 
 if TYPE_CHECKING:
@@ -154,7 +159,7 @@ def batch_writer(
 
 def stream_writer(
     given: Mapping[str, str], schema: StructType, *, overwrite: bool
-) -> DataSourceStreamArrowWriter:
+) -> DataSourceStreamArrowWriter | DataSourceStreamWriter:
     """The writer for a stream.
 
     Args:
@@ -174,9 +179,12 @@ def stream_writer(
     if options.micro_batch is not None:
         raise OptionIllegal("query", "is for foreachBatch; a stream is named by its checkpoint")
     plan = RowPlan.of(schema, options.topic)
+    writer: ExactlyOnceStreamWriter | ArianeStreamWriter
     if options.exactly_once:
-        return ExactlyOnceStreamWriter(options, plan)
-    return ArianeStreamWriter(ArianeBatchWriter(options, plan))
+        writer = ExactlyOnceStreamWriter(options, plan)
+    else:
+        writer = ArianeStreamWriter(ArianeBatchWriter(options, plan))
+    return writer if TAKES_BATCHES else RowStreamWriter(writer, schema)
 
 
 def _for_tasks(options: WriteOptions) -> WriteOptions:

@@ -21,11 +21,7 @@ from dataclasses import dataclass
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from pyspark.sql.datasource import (
-    DataSourceArrowWriter,
-    DataSourceStreamArrowWriter,
-    WriterCommitMessage,
-)
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.taskcontext import TaskContext
 
 from ariane_record.counted import counted
@@ -46,6 +42,7 @@ from ariane_spark.records.bad_rows import RowRefused, RowSieve, raise_refusals, 
 from ariane_spark.records.contents import Contents, contents_of
 from ariane_spark.records.rows import IdentitySeed, RowPlan
 from ariane_spark.sink.staging import StagedAttempt
+from ariane_spark.sink.stream_writers import DataSourceStreamArrowWriter
 from ariane_spark.sink.write_spans import write_span
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Stand-ins for Spark 4.2's limits, for Spark 4.1, which has none."""
+"""Stand-ins for Spark 4.2's limits, for Spark 4.0 and 4.1, which have none."""
 
 from __future__ import annotations
 
@@ -35,4 +35,4 @@ class ReadMaxBytes(ReadLimit):
 
 
 class SupportsTriggerAvailableNow:
-    """Marks readers that can end a run in several micro-batches; Spark 4.1 does not ask for it."""
+    """Marks readers that can end a run in several micro-batches; these do not ask for it."""

@@ -1,6 +1,6 @@
-"""Spark's limits for a micro-batch; for Spark 4.1 replacements with the same names.
+"""Spark's limits for a micro-batch; for Spark 4.0 and 4.1 replacements with the same names.
 
-Spark 4.1 has no limits: with it, only the reader itself uses these classes.
+These have no limits: with them, only the reader itself uses these classes.
 """
 
 from __future__ import annotations

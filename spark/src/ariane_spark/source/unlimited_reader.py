@@ -1,4 +1,4 @@
-"""Streams on Spark 4.1, which passes neither the start nor a limit of a micro-batch."""
+"""Streams on Spark 4.0 and 4.1, which pass neither the start nor a limit of a micro-batch."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class UnlimitedStreamReader(DataSourceStreamReader):
         """The start of a new query."""
         return self._reader.initialOffset()
 
-    def latestOffset(self) -> dict[str, Any]:  # type: ignore[override, unused-ignore]  # noqa: N802 - as Spark 4.1 has it.
+    def latestOffset(self) -> dict[str, Any]:  # type: ignore[override, unused-ignore]  # noqa: N802 - as they have it.
         """The end of the next micro-batch."""
         start = self._reader.initialOffset() if self._reached is None else self._reached
         self._reached = self._reader.latestOffset(start, self._reader.getDefaultReadLimit())
