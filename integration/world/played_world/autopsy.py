@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ariane_storage.errors import RecordCorrupted, RecordNotFound, StorageError
 from ariane_storage.store import Store
@@ -40,8 +40,7 @@ def autopsy(stage: Stage) -> list[str]:
                 words += examine(role.name, store, own)
                 words += revived(role.name, store, stage.history)
                 if row is not None:
-                    if store.max_offset < row["confirmed"]:
-                        words.append(f"short: {role.name}, in sync, ends at {store.max_offset}")
+                    words += short(role.name, store.min_offset, store.max_offset, row)
                     logs.append((role.name, store.min_offset, _octets(store)))
         except (StorageError, OSError) as error:
             words.append(f"unreadable: the store of {role.name}: {error}")
@@ -70,6 +69,14 @@ def examine(name: str, store: Store, known: Mapping[Place, str]) -> list[str]:
         shown = ", ".join(f"{known[place]!r} at {place}" for place in gone[:SHOWN_MAX])
         words.append(f"gone: {name} lacks {len(gone)} after a loss of power: {shown}")
     return words
+
+
+def short(name: str, begin: int, end: int, row: Mapping[str, Any]) -> Iterator[str]:
+    """What the log of a broker in sync lacks of that which its set relies on."""
+    if begin > row["begin"]:
+        yield f"short: {name}, in sync, begins at {begin}, its set at {row['begin']}"
+    if end < row["confirmed"]:
+        yield f"short: {name}, in sync, ends at {end}, confirmed is {row['confirmed']}"
 
 
 def revived(name: str, store: Store, history: History) -> Iterator[str]:

@@ -26,6 +26,9 @@ from played_world.steps import table
 PLANTED_S: Final = 600.0
 """For how long seeds are begun with each planted fault."""
 
+PLANTED_SCALE: Final = 0.3
+"""How long those are disturbed, unless it is said: many short ones meet more than a long one."""
+
 LEDGER: Final = Path("out/world.jsonl")
 
 
@@ -37,9 +40,12 @@ def main(arguments: Sequence[str]) -> int:
     if given.plan is not None:
         given.seeds = str(json.loads(given.plan.read_text())["seed"])
     seeds = _seeds(given.seeds)
+    if given.scale is None:
+        given.scale = 1.0 if given.planted is None else PLANTED_SCALE
     if given.planted is not None:
         options = ["--seeds", given.seeds or "1-1000", "--scale", str(given.scale)]
         options += ["--jobs", str(given.jobs)]
+        options += ["--acts", *given.acts] if given.acts else []
         return 1 if play_planted(given.planted, options, given.seconds or PLANTED_S) else 0
     if given.shrink:
         for seed in seeds:
@@ -84,7 +90,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seeds", default="", help='such as "7" or "1-2000"; default: the day\'s')
     parser.add_argument("--seconds", type=float, default=0.0, help="begin no seed after this time")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--scale", type=float, default=1.0, help="1: as long as a seed that counts")
+    parser.add_argument("--scale", type=float, help="1, the default: as long as one that counts")
     parser.add_argument("--again", action="store_true", help="also what this commit has played")
     parser.add_argument("--plan", type=Path, help="faults to play in place of those of the seed")
     parser.add_argument("--trace", type=Path, help="where each line of the trace goes")

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
-from played_world.steps import step_of
+from played_world.ambushes import TRIGGERS, lie_in_wait
+from played_world.fault import Fault
+from played_world.patterns import draw_patterns
+from played_world.steps import PARTS, resolved, step_of
 from played_world.wounds import forget_flushes, rot, take_back
 
 if TYPE_CHECKING:
     from played_world.programs.stage import Role, Stage
 
-OF_SETS: Final = frozenset({"take-back", "forgetful-disk", "rot"})
-"""What only a replica set is promised to survive."""
+OF_SETS: Final = frozenset({"take-back", "forgetful-disk", "rot", "part"})
+"""What only a replica set is promised to survive, or can meet."""
 
 ALL: Final = frozenset({"broker", "name server", "checker", "client"})
 """Programs of every kind."""
@@ -28,28 +31,14 @@ FOLLOWS: Final = 0.35
 FOLLOWS_S: Final = 4.0
 """How soon after the other one has ended: programs start, and sets elect, in such a time."""
 
+WITHIN: Final = 0.4
+"""Share of those that come while the other one lasts."""
 
-class Fault(NamedTuple):
-    """One fault."""
+SINGLE_MIN: Final = 4
+"""Faults beside those of patterns, at least."""
 
-    at_s: float
-    """When."""
-    kind: str
-    """Its name in ``KINDS``."""
-    target: str
-    """The role that it befalls."""
-    other: str
-    """Another role, for what lies between two."""
-    seconds: float
-    """How long it lasts."""
-    amount: float
-    """How bad it is, 0 to 1."""
-
-    def __str__(self) -> str:
-        return (
-            f"{self.at_s:8.3f} s  {self.kind:<16} {self.target:<12} {self.other:<12} "
-            f"{self.seconds:5.2f} s  {self.amount:.3f}"
-        )
+BY_PART: Final = 0.5
+"""Share of the faults of brokers in a set that befall who has a part at that time."""
 
 
 Act = Callable[["Stage", Fault, "Role"], bool]
@@ -162,7 +151,7 @@ def _cut(stage: Stage, fault: Fault, role: Role) -> bool:
     if fault.amount < 0.6:
         network.cut(fault.other, role.name)
         stage.world.timeline.after(fault.seconds, network.mend, fault.other, role.name)
-    return True
+    return fault.other != role.name
 
 
 def _isolate(stage: Stage, fault: Fault, role: Role) -> bool:
@@ -175,8 +164,50 @@ def _isolate(stage: Stage, fault: Fault, role: Role) -> bool:
     return True
 
 
+def _part(stage: Stage, fault: Fault, role: Role) -> bool:
+    """Part a broker from the others, but from nobody else."""
+    network = stage.world.network
+    for other in stage.of_kind("broker"):
+        if other is not role:
+            for one, two in ((role.name, other.name), (other.name, role.name)):
+                network.cut(one, two)
+                stage.world.timeline.after(fault.seconds, network.mend, one, two)
+    return True
+
+
+def _blackout(stage: Stage, fault: Fault, role: Role) -> bool:
+    """All brokers lose power at once, and have it again one after the other."""
+    del role
+    for place, other in enumerate(stage.of_kind("broker"), 1):
+        _power(stage, fault._replace(seconds=fault.seconds * (fault.amount * place % 1.0)), other)
+    return True
+
+
+def _drag(stage: Stage, fault: Fault, role: Role) -> bool:
+    """Let the listeners of a client take long."""
+    process = role.process
+    if process is None or process.is_dead:
+        return False
+    process.drags_s = 1.0 + 9.0 * fault.amount
+
+    def recover() -> None:
+        process.drags_s = 0.0
+
+    stage.world.timeline.after(fault.seconds, recover)
+    return True
+
+
+def _ambush(stage: Stage, fault: Fault, role: Role) -> bool:
+    del role
+    return lie_in_wait(stage, fault, befall)
+
+
 def _reset(stage: Stage, fault: Fault, role: Role) -> bool:
-    return stage.world.network.reset(role.name, fault.other)
+    network = stage.world.network
+    if fault.amount < 0.5 and fault.other in stage.roles:
+        return network.reset(role.name, fault.other)
+    count = sum(network.reset(role.name, other) for other in stage.roles)
+    return count > 0
 
 
 def _loss(stage: Stage, fault: Fault, role: Role) -> bool:
@@ -222,6 +253,7 @@ KINDS: Final[dict[str, tuple[Act, frozenset[str]]]] = {
     "rot": (rot, frozenset({"broker"})),
     "stop": (_stop, frozenset({"broker", "name server", "checker"})),
     "power": (_power, ALL),
+    "blackout": (_blackout, frozenset({"broker"})),
     "freeze": (_freeze, ALL),
     "starve": (_starve, ALL),
     "slow-disk": (_slow_disk, frozenset({"broker"})),
@@ -230,6 +262,9 @@ KINDS: Final[dict[str, tuple[Act, frozenset[str]]]] = {
     "clock-jump": (_clock_jump, ALL),
     "cut": (_cut, ALL),
     "isolate": (_isolate, ALL),
+    "part": (_part, frozenset({"broker"})),
+    "drag": (_drag, frozenset({"client"})),
+    "ambush": (_ambush, frozenset({"broker"})),
     "reset": (_reset, ALL),
     "database": (_database, frozenset({"broker"})),
     "loss": (_loss, frozenset({"broker"})),
@@ -241,37 +276,50 @@ KINDS: Final[dict[str, tuple[Act, frozenset[str]]]] = {
 def draw_plan(
     chance: Random, roles: list[Role], begin_s: float, end_s: float, *, count: int, is_set: bool
 ) -> list[Fault]:
-    """Draw faults of some time."""
+    """Draw faults of some time: some of patterns, some of a few kinds, at any time."""
     possible = sorted(KINDS if is_set else KINDS.keys() - OF_SETS)
     kinds = chance.sample(possible, k=chance.randint(4, 9))
-    plan: list[Fault] = []
-    for _ in range(count):
+    plan = draw_patterns(chance, roles, begin_s, end_s, count=count // 5, is_set=is_set)
+    for _ in range(max(SINGLE_MIN, count - len(plan))):
         kind = chance.choice(kinds)
         befallen = [role for role in roles if role.kind in KINDS[kind][1]]
-        if kind == "leave":
+        if kind in ("leave", "drag"):
             befallen = [role for role in befallen if role.can_leave]
         target = chance.choice(befallen)
         if target.kind == "client" and chance.random() < 0.5:
             target = chance.choice([r for r in befallen if r.kind == "broker"] or befallen)
-        other = chance.choice([role for role in roles if role is not target])
+        name = target.name
+        if is_set and target.kind == "broker" and chance.random() < BY_PART:
+            name = chance.choice(PARTS)
+        other = chance.choice([role.name for role in roles if role is not target])
         at_s = chance.uniform(begin_s, end_s)
         seconds = chance.choice(SECONDS) * chance.uniform(0.5, 1.5)
         before = chance.choice(plan) if plan and chance.random() < FOLLOWS else None
-        if before is not None and any(role.name == before.target for role in befallen):
-            # Who has just come back, or is just about to, is befallen again.
-            target_name = before.target
-            at_s = min(end_s, before.at_s + before.seconds + chance.uniform(0.0, FOLLOWS_S))
-        else:
-            target_name = target.name
-        if other.name == target_name:
-            other = next(role for role in roles if role.name != target_name)
-        plan.append(Fault(at_s, kind, target_name, other.name, seconds, chance.random()))
+        if before is not None and _may_befall(before.target, befallen):
+            # Who has just come back, or is just about to, or suffers already, is befallen again.
+            name = before.target
+            wait_s = chance.uniform(0.0, FOLLOWS_S)
+            is_within = chance.random() < WITHIN
+            wait_s = before.seconds * wait_s / FOLLOWS_S if is_within else before.seconds + wait_s
+            at_s = min(end_s, before.at_s + wait_s)
+        if kind == "ambush":
+            other = chance.choice(sorted(TRIGGERS))
+        plan.append(Fault(at_s, kind, name, other, seconds, chance.random()))
     return sorted(plan)
+
+
+def _may_befall(name: str, befallen: list[Role]) -> bool:
+    if name in PARTS:
+        return any(role.kind == "broker" for role in befallen)
+    return any(role.name == name for role in befallen)
 
 
 def befall(stage: Stage, fault: Fault) -> None:
     """Let a fault happen."""
-    role = stage.roles[fault.target]
+    role = resolved(stage, fault.target)
+    if role is None:
+        stage.world.timeline.note(f"fault {fault}: nobody has this part")
+        return
     step = step_of(stage, role)
     stage.world.timeline.note(f"fault {fault} {step}")
     stage.met[f"{fault.kind}/{role.kind}/{step}"] += 1
@@ -292,7 +340,7 @@ def heal(stage: Stage) -> None:
         process = role.process
         if process is not None:
             process.dies_at_disk_call = None
-            process.slowness = 1.0
+            process.slowness, process.drags_s = 1.0, 0.0
             process.thaw()
         if not role.machine.is_up:
             role.machine.boot()

@@ -71,6 +71,17 @@ class Told(NamedTuple):
     """Which life of the broker."""
 
 
+class Moved(NamedTuple):
+    """A queue of a group that an operator has set back, and was told so."""
+
+    begin_s: float
+    """When that was asked for."""
+    group: str
+    """The group."""
+    place: Place
+    """What it gets next, of its queue."""
+
+
 @dataclass(slots=True)
 class Deletion:
     """The deletion of a topic at all brokers: between these two, or perhaps never."""
@@ -101,6 +112,8 @@ class History:
     """When a receiving group was told that a message is settled, by group and value."""
     set_ahead_s: float = 0.0
     """How far clocks of brokers were set ahead, all together."""
+    was_held_up: bool = False
+    """Whether a client may have had messages in hand for longer than its listener takes."""
     pace: float = 1.0
     """How slow the slowest clock of a broker is, by the fastest one, and by a right one."""
     deletions: dict[str, list[Deletion]] = field(default_factory=dict)
@@ -109,6 +122,8 @@ class History:
     """Since when groups get all, which begin with the newest messages."""
     resets: dict[str, list[float]] = field(default_factory=dict)
     """When operators began to set groups back, by group."""
+    moves: list[Moved] = field(default_factory=list)
+    """Which queues operators have set back, to where, in order."""
     lags: dict[str, int] | None = None
     """What groups had left at the end, as brokers told it, by queue; None if nobody knows."""
     changes: Counter[str] = field(default_factory=Counter)

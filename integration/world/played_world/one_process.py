@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from played_world import run
-from played_world.faults import Fault
+from played_world.fault import Fault
 
 _PERSONALITY_ASKED: Final = 0xFFFFFFFF
 _ADDR_NO_RANDOMIZE: Final = 0x0040000

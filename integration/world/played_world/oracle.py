@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from played_world.history import History, Place, Sent, Told
+from played_world.history import Delivered, History, Place, Sent, Told
 
 SHOWN_MAX: Final = 3
 
 RESET_TAKES_S: Final = 60.0
 """For how long what was in hand when a group was set back may still be settled."""
 
-IN_HAND_S: Final = 75.0
+IN_HAND_S: Final = 20.0
 """For how long a client may have had in hand what it got of a topic that was deleted."""
+
+HELD_UP_S: Final = 75.0
+"""The same where clients were held up for longer than listeners take."""
 
 
 def nothing_is_lost(history: History) -> Iterator[str]:
@@ -138,6 +141,29 @@ def offsets_never_fall(history: History) -> Iterator[str]:
             )
 
 
+def what_is_set_back_comes_again(history: History) -> Iterator[str]:
+    """A group that was set back gets again what it had got from there on."""
+    newest: dict[tuple[str, str, str, int], tuple[float, int]] = {}
+    for begin_s, group, place in history.moves:
+        newest[group, *place[:3]] = begin_s, place.offset
+    got: dict[tuple[str, str, str, int], list[Delivered]] = {}
+    for each in history.delivered:
+        got.setdefault((each.group, *each.place[:3]), []).append(each)
+    for queue, (begin_s, offset) in newest.items():
+        group, topic = queue[:2]
+        is_moved_again = any(reset_s > begin_s for reset_s in history.resets.get(group, ()))
+        if is_moved_again or topic in history.deletions:
+            continue
+        before = [one.place.offset for one in got.get(queue, ()) if one.at_s < begin_s]
+        again = {one.place.offset for one in got.get(queue, ()) if one.at_s >= begin_s}
+        lacking = sorted(one for one in set(before) - again if one >= offset)
+        if lacking:
+            yield (
+                f"forgotten: {group} was set back to {offset} of {queue[1:]} at {begin_s:.3f} s "
+                f"and has not got {lacking[0]} again"
+            )
+
+
 def nothing_is_left(history: History) -> Iterator[str]:
     """Brokers say that groups have nothing left when all have got everything."""
     if history.lags is None:
@@ -154,7 +180,8 @@ def what_is_deleted_stays_so(history: History) -> Iterator[str]:
             continue
         for deletion in history.deletions.get(sent.topic, ()):
             due_s = sent.due_s * history.pace - history.set_ahead_s
-            gone_s = deletion.end_s if due_s > deletion.end_s else deletion.end_s + IN_HAND_S
+            in_hand_s = HELD_UP_S if history.was_held_up else IN_HAND_S
+            gone_s = deletion.end_s + (0.0 if due_s > deletion.end_s else in_hand_s)
             if sent.told_s < deletion.begin_s and got.at_s > gone_s:
                 yield (
                     f"revived: {got.group} at {got.at_s:.3f} s got {got.value!r} of "
@@ -174,6 +201,7 @@ PROMISES: tuple[Callable[[History], Iterator[str]], ...] = (
     what_is_settled_stays_so,
     what_is_deleted_stays_so,
     offsets_never_fall,
+    what_is_set_back_comes_again,
     nothing_is_left,
 )
 

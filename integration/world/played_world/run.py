@@ -12,7 +12,8 @@ from typing import Any, Final, TextIO
 
 from ariane_sdk import Averaging, Sticky
 from played_world.autopsy import autopsy
-from played_world.faults import Fault, befall, draw_plan, heal
+from played_world.fault import Fault
+from played_world.faults import befall, draw_plan, heal
 from played_world.mistakes import hear_logs
 from played_world.oracle import anomalies
 from played_world.programs import clients, operators, receivers, services, transactors
@@ -29,7 +30,7 @@ DISTURBED_S: Final = 150.0
 PROBE_S: Final = 20.0
 """How long producers go on when the world is whole again."""
 
-MORE_S_MAX: Final = 60.0
+MORE_S_MAX: Final = 90.0
 """How much longer they go on where faults have left too few messages for a seed that counts."""
 
 DRAIN_S_MAX: Final = 240.0
@@ -50,6 +51,16 @@ DRIFTING: Final = 0.25
 
 RATES: Final = (0.98, 1.02)
 """How fast clocks go: two of them differ by 4 %, and leases count on 5 % at most."""
+
+LOCK_LEASES_S: Final = (15.0, 60.0)
+PRIMARY_LEASES_S: Final = (2.0, 5.0, 5.0)
+"""Leases; short ones end within more of what befalls their holders."""
+
+STUBBORN_WORLDS: Final = 0.25
+"""Share of worlds with messages on which listeners fail again and again."""
+
+HOLD_UP: Final = frozenset({"freeze", "starve", "drag", "isolate", "cut", "slow-network", "loss"})
+"""What may hold up a client that has got messages."""
 
 BROKERS_MIN, CLIENTS_MIN, ACKNOWLEDGED_MIN, FAULTS_MIN, KINDS_MIN = 3, 8, 2000, 5, 3
 
@@ -98,7 +109,8 @@ def play(
     end_s = BEGIN_S + DISTURBED_S * scale
     if plan is None:
         chance = world.timeline.chance("plan")
-        count = chance.randint(8, FAULTS_MAX)
+        # Short worlds have fewer, but closer together: else nothing would be done between them.
+        count = round(chance.randint(8, FAULTS_MAX) * min(1.0, scale) ** 0.5)
         roles = list(stage.roles.values())
         plan = draw_plan(chance, roles, BEGIN_S, end_s, count=count, is_set=stage.is_set)
     for role in stage.roles.values():
@@ -107,6 +119,7 @@ def play(
         world.timeline.at(fault.at_s, befall, stage, fault)
     world.timeline.run(end_s)
     drained, drained_after_s = _play_out(stage, ACKNOWLEDGED_MIN if scale >= 1.0 else 0)
+    stage.history.was_held_up = not HOLD_UP.isdisjoint(stage.befallen)
     words = anomalies(stage.history) + world.findings + autopsy(stage)
     shutil.rmtree(stage.scratch)
     if not drained and not any(word.startswith("lost") for word in words):
@@ -172,11 +185,14 @@ def _cast(stage: Stage) -> None:
     chance = stage.world.timeline.chance("cast")
     is_set = stage.is_set = stage.world.seed % 2 == 0
     stage.primary_count = 1 if is_set else 3
+    stage.are_stubborn = chance.random() < STUBBORN_WORLDS
+    lock_lease_s, lease_s = chance.choice(LOCK_LEASES_S), chance.choice(PRIMARY_LEASES_S)
     for number in (1, 2, 3):
         named: dict[str, Any] = {
             "broker_name": f"broker-{number}",
             "name_servers": stage.name_servers,
             "flush_mode": "sync",
+            "queue_lock_lease_s": lock_lease_s,
             "default_queue_count": chance.choice((1, 2, 4)),
         }
         if is_set:
@@ -185,6 +201,7 @@ def _cast(stage: Stage) -> None:
                 "broker_id": number - 1,
                 "replica_set_url": f"sqlite:///{stage.scratch}/set.db",
                 "in_sync_min": 2,
+                "primary_lease_s": lease_s,
                 "default_queue_count": 4,
             }
         stage.add(f"broker-{number}", "broker", partial(services.broker, **named))
@@ -204,13 +221,13 @@ def _cast(stage: Stage) -> None:
         (4, DELETED_TOPIC, 0),
     ):
         name = f"producer-{number}"
-        made = clients.producer(stage, name, topic, pause_s=0.4, groups=groups)
+        made = clients.producer(stage, name, topic, pause_s=1.0, groups=groups)
         add_client(name, made)
     for number, topic in ((1, "deals"), (2, "deals"), (3, DELETED_TOPIC)):
         name = f"transactor-{number}"
-        add_client(name, transactors.transactor(stage, name, topic, pause_s=0.8))
-    add_client("delayer-1", transactors.delayer(stage, "delayer-1", "later", pause_s=0.8))
-    made = transactors.delayer(stage, "delayer-2", DELETED_TOPIC, pause_s=2.0)
+        add_client(name, transactors.transactor(stage, name, topic, pause_s=1.6))
+    add_client("delayer-1", transactors.delayer(stage, "delayer-1", "later", pause_s=1.6))
+    made = transactors.delayer(stage, "delayer-2", DELETED_TOPIC, pause_s=4.0)
     add_client("delayer-2", made)
     stage.topics = ["events", "orders", "deals", "later"]
     _cast_groups(stage, add_client)

@@ -6,7 +6,7 @@ import json
 import os
 from typing import Any
 
-from played_world.faults import Fault
+from played_world.fault import Fault
 from played_world.one_process import play_plan_apart
 
 

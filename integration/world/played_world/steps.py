@@ -14,6 +14,14 @@ if TYPE_CHECKING:
     from played_world.programs.stage import Role, Stage
 
 BROKER_STEPS: Final = ("down", "starting", "stopping", "flushing", "serving", "primary", "replica")
+PRIMARY: Final = "primary"
+REPLICA: Final = "replica"
+SECOND_REPLICA: Final = "second replica"
+FORMER: Final = "former primary"
+PARTS: Final = (PRIMARY, REPLICA, SECOND_REPLICA, FORMER)
+"""Parts that brokers have in a set. Faults may name one: they befall whoever has it at that time,
+or who was the primary when that one was befallen last."""
+
 OTHER_STEPS: Final = ("down", "starting", "stopping", "serving")
 STEPS_OF: Final = {
     "broker": BROKER_STEPS,
@@ -40,6 +48,28 @@ def set_row(stage: Stage) -> dict[str, Any] | None:
 def id_in_set(role: Role) -> int:
     """The broker id of a broker."""
     return int(role.name.rpartition("-")[2]) - 1
+
+
+def resolved(stage: Stage, name: str) -> Role | None:
+    """The role of a name, which may be that of a part in a set, as it is divided now.
+
+    Returns:
+        None for a part that nobody has, such as that of the primary during an election.
+    """
+    if name not in PARTS:
+        return stage.roles[name]
+    if name == FORMER:
+        return stage.former
+    row = set_row(stage)
+    if row is None:
+        return None
+    primary_id = row.get("primary_id")
+    brokers = stage.of_kind("broker")
+    if name == PRIMARY:
+        stage.former = next((one for one in brokers if id_in_set(one) == primary_id), None)
+        return stage.former
+    replicas = [one for one in brokers if id_in_set(one) != primary_id]
+    return replicas[(REPLICA, SECOND_REPLICA).index(name)]
 
 
 def step_of(stage: Stage, role: Role) -> str:

@@ -16,11 +16,14 @@ if TYPE_CHECKING:
     from random import Random
 
     from ariane_storage.testing.faulty_disk import FaultyDisk
-    from played_world.faults import Fault
+    from played_world.fault import Fault
     from played_world.programs.stage import Role, Stage
 
 LONG_S: Final = 11.0
 """Two leases, and a little: so long ago is what a store may go back to for others to notice."""
+
+BOOT_S_MAX: Final = 8.0
+"""How long a wounded broker is without power at most."""
 
 LOG: Final = Path("/store/commitlog")
 _PAGE_BYTES: Final = 4096
@@ -82,7 +85,7 @@ def _without_power(
             role.machine.boot()
             role.start()
 
-    stage.world.timeline.after(min(fault.seconds, 8.0), boot)
+    stage.world.timeline.after(min(fault.seconds, BOOT_S_MAX), boot)
 
 
 def _may_wound(stage: Stage, role: Role) -> bool:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from played_world.autopsy import different, examine, places, revived
+from played_world.autopsy import different, examine, places, revived, short
 from played_world.history import Delivered, History, Place, Sent
 
 from ariane_storage.store import Store
@@ -109,3 +109,13 @@ def test_what_was_acknowledged_or_delivered_must_lie_there_but_nothing_of_delete
         Place("t", "a", 0, 7): "t",
         Place("v", "a", 0, 7): "v",
     }
+
+
+def test_a_log_in_sync_begins_and_ends_where_its_set_relies_on():
+    row = {"begin": 100, "confirmed": 500}
+    assert [*short("a", 100, 500, row)] == []
+    assert [*short("a", 0, 600, row)] == [], "it may have more"
+    (begin,) = short("a", 200, 500, row)
+    assert "begins at 200" in begin
+    (end,) = short("a", 0, 499, row)
+    assert "ends at 499" in end

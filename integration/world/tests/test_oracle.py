@@ -3,7 +3,7 @@
 import copy
 
 import pytest
-from played_world.history import Delivered, History, Place, Sent, Told
+from played_world.history import Delivered, History, Moved, Place, Sent, Told
 from played_world.oracle import PROMISES, anomalies
 
 
@@ -94,6 +94,13 @@ def fallen(history):
         history.offsets.append(Told(at_s, "strict", ("orders", "a", 0), offset, process_id))
 
 
+def not_again(history):
+    """Set back to 1, it gets 2 alone once more."""
+    history.note_reset("strict", 60.0)
+    history.moves.append(Moved(60.0, "strict", at(1)))
+    got(history, "m2", at(2), at_s=61.0)
+
+
 def left_open(history):
     """Its sender was killed before it had decided."""
     message = Sent("half", "deals", "", 9, 9.0, is_half=True)
@@ -121,6 +128,7 @@ BROKEN = {
     "returned": seen_at("deal", at(0, "deals"), at_s=52.0, group="takers"),
     "revived": deleted,
     "fell": fallen,
+    "forgotten": not_again,
     "lag": lambda history: history.lags.update({"strict in orders/0": 1}),
 }
 
@@ -136,6 +144,26 @@ def test_offsets_fall_where_they_are_set_back_and_with_a_broker(history):
     (fell,) = anomalies(history)
     assert "from 6 at 30.000 s to 5" in fell
     history.note_reset("strict", 35.0)
+    assert kinds(history) == []
+
+
+def test_a_group_that_was_set_back_gets_what_it_had_unless_it_is_set_back_anew(history):
+    not_again(history)
+    (forgotten,) = anomalies(history)
+    assert "was set back to 1" in forgotten
+    again = copy.deepcopy(history)
+    got(again, "m1", at(1), at_s=62.0)
+    assert kinds(again) == []
+    history.note_reset("strict", 63.0)
+    assert kinds(history) == [], "nobody knows from where on it gets all then"
+
+
+def test_clients_that_were_held_up_have_more_in_hand_of_a_deleted_topic(history):
+    sent(history, "old", at(0, "brief"), topic="brief")
+    history.begin_deletion("brief", 60.0).end_s = 61.0
+    got(history, "old", at(0, "brief"), at_s=61.0 + 21.0, group="takers")
+    assert kinds(history) == ["revived"]
+    history.was_held_up = True
     assert kinds(history) == []
 
 

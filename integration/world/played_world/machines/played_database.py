@@ -22,7 +22,7 @@ class DatabaseWay:
     def __init__(self, chance: Random) -> None:
         self._chance = chance
         self.late_s = 0.0
-        """The longest that a call is under way."""
+        """The longest that a call is under way, or its answer."""
         self.lost = 0.0
         """Share of calls that never arrive."""
         self.unanswered = 0.0
@@ -38,11 +38,14 @@ class DatabaseWay:
         Raises:
             sqlite3.OperationalError: It has got no answer.
         """
-        if self.late_s:
-            process.block(self.late_s * self._chance.random())
+        late_s, share = self.late_s * self._chance.random(), self._chance.random()
+        if late_s:
+            process.block(late_s * share)
         if self._chance.random() < self.lost:
             self._give_up(process)
         result = work()
+        if late_s:
+            process.block(late_s * (1.0 - share))
         if self._chance.random() < self.unanswered:
             self._give_up(process)
         return result

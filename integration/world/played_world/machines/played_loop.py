@@ -28,6 +28,8 @@ class PlayedLoop(asyncio.BaseEventLoop):
     def __init__(self, process: Process) -> None:
         self.process = process
         super().__init__()
+        self.ready = self._ready
+        """Callbacks of the next turn."""
 
     def __del__(self) -> None:
         """Leave it: a loop that was killed is not closed."""
@@ -53,8 +55,10 @@ class PlayedLoop(asyncio.BaseEventLoop):
     ) -> events.Handle:
         """Call in the next turn."""
         handle = events.Handle(callback, args, self, context)
-        self._ready.append(handle)
-        self.process.wake()
+        self.ready.append(handle)
+        process = self.process
+        if process.may_be_woken:
+            process.wake()
         return handle
 
     call_soon_threadsafe = call_soon  # type: ignore[assignment]  # There is one thread.
@@ -73,7 +77,7 @@ class PlayedLoop(asyncio.BaseEventLoop):
 
     def _due(self, timer: events.TimerHandle) -> None:
         if not timer.cancelled() and not self.process.is_dead:
-            self._ready.append(timer)
+            self.ready.append(timer)
             self.process.wake()
 
     def _timer_handle_cancelled(self, handle: events.TimerHandle) -> None:
@@ -81,16 +85,11 @@ class PlayedLoop(asyncio.BaseEventLoop):
 
     def run_ready(self) -> None:
         """Run what is ready now; what comes meanwhile waits for the next turn."""
-        ready = self._ready
+        ready = self.ready
         for _ in range(len(ready)):
             handle = ready.popleft()
-            if not handle.cancelled():
-                handle._run()  # noqa: SLF001 - this is the loop.
-
-    @property
-    def has_work(self) -> bool:
-        """Whether something is ready."""
-        return bool(self._ready)
+            if not handle._cancelled:  # noqa: SLF001 - this is the loop.
+                handle._run()  # noqa: SLF001
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         """An error that nobody has taken is a finding."""

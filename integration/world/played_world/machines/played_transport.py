@@ -177,7 +177,7 @@ class PlayedTransport(asyncio.Transport):
             buffer[:count] = octets[:count]
             if count < len(octets):
                 self._arrived.appendleft(octets[count:])
-            self._network.world.timeline.after(0.0, self.peer.was_read, count)
+            self.peer.was_read(count)
             protocol.buffer_updated(count)
 
     def was_read(self, count: int) -> None:

@@ -59,6 +59,8 @@ class Process:
         """How it has ended by itself: its result, or an error."""
         self.slowness = 1.0
         """How many times as long as usual its turns take."""
+        self.drags_s = 0.0
+        """How long its listeners take, at least."""
         self.pauses = 0
         """How often it has stood still, or nearly, from outside."""
         self.leaves: Callable[[], object] | None = None
@@ -71,8 +73,8 @@ class Process:
         self._hub = self.world.hub
         self._turns = greenlet(self._run_turns, self._hub)
         self._threads: dict[int, PlayedThreads] = {}
-        self._is_in_turn = False
-        self._is_turn_due = False
+        self.may_be_woken = True
+        """Whether it has no turn, and none is due."""
         self._is_loop_entered = False
         self._frozen_until = 0.0
         self._delayed: list[Callable[[], None]] = []
@@ -92,11 +94,13 @@ class Process:
 
     def wake(self) -> None:
         """There is something for the loop to do."""
-        if not self._is_turn_due and not self._is_in_turn and not self.is_dead:
-            self._is_turn_due = True
-            low, high = TURN_S
-            cost_s = (low + (high - low) * self.world.scheduling.random()) * self.slowness
-            self.world.timeline.after(cost_s, self._turn)
+        if self.may_be_woken and not self.is_dead:
+            self.may_be_woken = False
+            self.world.timeline.after(self._turn_s(), self._turn)
+
+    def _turn_s(self) -> float:
+        low, high = TURN_S
+        return (low + (high - low) * self.world.scheduling.random()) * self.slowness
 
     def _turn(self) -> None:
         if self.is_dead:
@@ -104,16 +108,20 @@ class Process:
         if self.world.timeline.now < self._frozen_until:
             self._delayed.append(self._turn)
             return
-        self._is_turn_due = False
-        self._is_in_turn = True
         self._enter(self._turns, is_loop=True)
 
     def _run_turns(self) -> None:
+        loop, timeline, ready = self.loop, self.world.timeline, self.loop.ready
         while True:
-            self.loop.run_ready()
-            self._is_in_turn = False
-            if self.loop.has_work:
-                self.wake()
+            loop.run_ready()
+            while ready and not self.is_dead:
+                cost_s = self._turn_s()
+                if not timeline.pass_by(cost_s):
+                    timeline.after(cost_s, self._turn)
+                    break
+                loop.run_ready()  # Nobody else has anything to do before.
+            else:
+                self.may_be_woken = True
             self._hub.switch()
 
     def _enter(self, work: greenlet, *, is_loop: bool) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable
 from hashlib import blake2b
+from heapq import heappop, heappush
 from random import Random
 from typing import Any, Final, TextIO
 
 EPOCH_MS: Final = 1_700_000_000_000
 """The wall clock at the beginning of time."""
+
+NOTED_MAX: Final = 1000
+"""How many lines of the trace are hashed at once, where nobody reads them."""
 
 
 class Timeline:
@@ -19,13 +22,14 @@ class Timeline:
         """``trace``: where each line of the trace is written to, beside its digest."""
         self.now = 0.0
         """Seconds since the beginning."""
-        self.lines = 0
-        """How many lines the trace has."""
         self._seed = seed
         self._events: list[tuple[float, int, Callable[..., object], tuple[Any, ...]]] = []
         self._order = 0
+        self._until_s = 0.0
         self._digest = blake2b(digest_size=16)
         self._trace = trace
+        self._noted: list[str] = []
+        self._noted_max = NOTED_MAX if trace is None else 1
 
     def chance(self, name: str) -> Random:
         """Random numbers of one concern, which no other concern disturbs."""
@@ -34,28 +38,45 @@ class Timeline:
     def at(self, when: float, act: Callable[..., object], *given: Any) -> None:
         """Let something happen at a time; in the past means now."""
         self._order += 1
-        heapq.heappush(self._events, (max(when, self.now), self._order, act, given))
+        heappush(self._events, (max(when, self.now), self._order, act, given))
 
     def after(self, seconds: float, act: Callable[..., object], *given: Any) -> None:
         """Let something happen after a while."""
-        self.at(self.now + seconds, act, *given)
+        self._order += 1
+        when = self.now + seconds if seconds > 0.0 else self.now
+        heappush(self._events, (when, self._order, act, given))
 
     def run(self, until_s: float) -> None:
         """Let happen what happens before a time."""
-        while self._events and self._events[0][0] <= until_s:
-            self.now, _, act, given = heapq.heappop(self._events)
+        events, self._until_s = self._events, until_s
+        while events and events[0][0] <= until_s:
+            self.now, _, act, given = heappop(events)
             act(*given)
         self.now = max(self.now, until_s)
 
+    def pass_by(self, seconds: float) -> bool:
+        """Let a while pass at once, if nothing happens in it; return whether it has passed."""
+        when = self.now + seconds
+        if when > self._until_s or (self._events and self._events[0][0] <= when):
+            return False
+        self.now = when
+        return True
+
     def note(self, line: str) -> None:
         """Add a line to the trace."""
-        text = f"{self.now:.6f} {line}\n"
-        self.lines += 1
-        self._digest.update(text.encode())
-        if self._trace is not None:
-            self._trace.write(text)
+        self._noted.append(f"{self.now:.6f} {line}\n")
+        if len(self._noted) >= self._noted_max:
+            self._write()
 
     @property
     def digest(self) -> str:
         """The trace so far, as a number that differs if a line does."""
+        self._write()
         return self._digest.copy().hexdigest()
+
+    def _write(self) -> None:
+        text = "".join(self._noted)
+        self._noted.clear()
+        self._digest.update(text.encode())
+        if self._trace is not None:
+            self._trace.write(text)

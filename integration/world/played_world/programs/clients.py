@@ -34,6 +34,7 @@ def producer(stage: Stage, name: str, topic: str, *, pause_s: float, groups: int
             sent.end("unknown", timeline.now)
         else:
             sent.end("acknowledged", timeline.now, place_of(result))
+            stage.happens("sent", result.message_queue.broker_name)
         timeline.note(f"sent {sent.value} {sent.outcome} {sent.place}")
 
     async def run(process: Process) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Final, NamedTuple
+from zlib import crc32
 
 from ariane_sdk import AllocationStrategy, PushConsumer
 
@@ -21,6 +23,11 @@ FAILS: Final = 0.02
 SLOW: Final = 0.2
 SLOW_S: Final = (0.05, 0.3, 2.0)
 """How often it takes its time, and how much."""
+
+STUBBORN: Final = 0.02
+STUBBORN_TRIES: Final = 4
+"""In some worlds: how many messages fail again and again, and by when they are taken at the latest.
+Each wait for the next try is longer than the one before."""
 
 LATE_S: Final = 4.0
 """How long a group waits that begins with the newest messages: topics are made meanwhile."""
@@ -56,6 +63,7 @@ class _Listeners:
         self._member = member
         self._process = process
         self._chance = process.chance
+        self._tries = stage.tries.setdefault(member.group, Counter())
 
     async def listen(self, messages: Sequence[ReceivedMessage]) -> None:
         """Listen on the loop."""
@@ -65,7 +73,9 @@ class _Listeners:
         with owning if self._member.ordered else nullcontext():
             if self._chance.random() < SLOW:
                 await asyncio.sleep(self._chance.choice(SLOW_S))
-        if self._chance.random() < FAILS:
+            if self._process.drags_s:
+                await asyncio.sleep(self._process.drags_s)
+        if self._chance.random() < FAILS or self._is_refused(messages):
             raise Broken
         self._stage.finish(group, messages)
 
@@ -74,12 +84,27 @@ class _Listeners:
         self._take(messages)
         if self._chance.random() < SLOW:
             self._process.block(self._chance.choice(SLOW_S))
-        if self._chance.random() < FAILS:
+        if self._process.drags_s:
+            self._process.block(self._process.drags_s)
+        if self._chance.random() < FAILS or self._is_refused(messages):
             raise self._chance.choice((Broken, StopIteration))
         self._stage.finish(self._member.group, messages)
 
+    def _is_refused(self, messages: Sequence[ReceivedMessage]) -> bool:
+        """Whether one of them is to fail again."""
+        if not self._stage.is_disturbed or not self._stage.are_stubborn:
+            return False
+        refused = False
+        for message in messages:
+            value = bytes(message.body)
+            draw = crc32(value, len(self._member.group)) / 2**32
+            self._tries[value] += draw < STUBBORN
+            refused |= 0 < self._tries[value] < 1 + STUBBORN_TRIES * draw / STUBBORN
+        return refused
+
     def _take(self, messages: Sequence[ReceivedMessage]) -> None:
         """Note that messages have come."""
+        self._stage.happens("works", self._name)
         for message in messages:
             self._stage.got(self._member.group, self._name, message)
 

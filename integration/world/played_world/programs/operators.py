@@ -36,7 +36,7 @@ from ariane.replication.v1.replica_set_service_pb2 import (
 from ariane.replication.v1.replica_set_service_pb2_grpc import ReplicaSetServiceStub
 from ariane_sdk import ClusterClient, LiveBroker
 from ariane_sdk.errors import ArianeError
-from played_world.history import Told
+from played_world.history import Moved, Place, Told
 
 if TYPE_CHECKING:
     from random import Random
@@ -54,6 +54,15 @@ HELD_S: Final = (0.5, 3.0, 10.0)
 
 ONLY: Final[set[str]] = set()
 """What operators do, for who looks for something: by the names of ``_Changes``; all if empty."""
+
+ASIDE: Final = frozenset({"restore", "spread", "offsets", "lag"})
+"""What operators do beside the acts that are drawn."""
+
+ACTS: Final = (2, 6)
+"""How many different acts there are in a world; few acts come often, and close together."""
+
+ALL_ACTS: Final = 0.3
+"""How often there are all."""
 
 QUEUES_MAX: Final = 6
 
@@ -127,18 +136,27 @@ class _Changes:
         ]
         if is_set:
             acts += [self.transfer, self.transfer, self.elect, self.remove]
-        return [act for act in acts if act.__name__ in ONLY] if ONLY else acts
+        if ONLY:
+            return [act for act in acts if act.__name__ in ONLY]
+        chance = self._stage.world.timeline.chance("acts")
+        if chance.random() < ALL_ACTS:
+            return acts
+        return chance.sample(acts, k=chance.randint(*ACTS))
 
     async def attempt(self, name: str, act: Callable[[], Awaitable[None]]) -> bool:
         """Do something; return whether it was done."""
         note = self._stage.world.timeline.note
         note(f"operator begins {name}")
+        if name not in ASIDE:
+            self._stage.happens("acts")
         try:
             await act()
         except (ArianeError, AioRpcError) as error:
             note(f"operator has not done {name}: {error!r:.160}")
             return False
         note(f"operator has done {name}")
+        if name not in ASIDE:
+            self._stage.happens("acted")
         self._stage.history.changes[name] += 1
         return True
 
@@ -157,9 +175,12 @@ class _Changes:
                     await self._permit(broker, topic, writing=True)
 
     async def look_at_offsets(self) -> None:
-        """Ask for the consumer offsets of a group."""
+        """Ask for the consumer offsets of all groups."""
+        for group in self._stage.history.groups:
+            await self._look_at_offsets(group)
+
+    async def _look_at_offsets(self, group: str) -> None:
         history, roles = self._stage.history, self._stage.of_kind("broker")
-        group = self._chance.choice(list(history.groups))
         before = {role.name: role.process for role in roles}
         for lag in await self._cluster.consumer_lag(group):
             topic, broker, queue_id = lag.message_queue
@@ -288,9 +309,12 @@ class _Changes:
         topic = self._chance.choice(self._stage.history.groups[group])
         back_s = self._chance.choice((1.0, 5.0, 20.0))
         now_ms = self._stage.now_ms - back_s * 1000
-        self._stage.history.note_reset(group, self._stage.world.timeline.now)
+        history, begin_s = self._stage.history, self._stage.world.timeline.now
+        history.note_reset(group, begin_s)
         to = datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=now_ms)
-        await self._cluster.reset_offsets(group, topic, to)
+        offsets = await self._cluster.reset_offsets(group, topic, to)
+        for queue, offset in offsets.items():
+            history.moves.append(Moved(begin_s, group, Place(*queue, offset)))
 
     async def pause_group(self) -> None:
         """Let a group wait at one broker."""

@@ -56,6 +56,8 @@ def receive_consumer(stage: Stage, name: str, group: str, topics: list[str]) -> 
                     stage.got(group, name, message)
                 if chance.random() < 0.2:
                     await asyncio.sleep(chance.choice((0.1, 1.0, INVISIBLE_S + 1.0)))
+                if process.drags_s:
+                    await asyncio.sleep(process.drags_s)
                 await settle(consumer, batch, draw)
 
     return run

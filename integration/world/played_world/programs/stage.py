@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections import Counter
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from played_world.history import Delivered, History, Place
@@ -22,6 +23,12 @@ if TYPE_CHECKING:
 
 RESTART_S: Final = (0.2, 3.0)
 """How long it takes until a process that has ended is started again."""
+
+MEMORY: Final = Path("/dev/shm")  # noqa: S108 - a folder of its own is made in it.
+"""Where files are in memory: databases flush whatever they write."""
+
+LOOK_S: Final = 0.5
+"""How often is looked whether all is consumed: several ask, and it takes longer than most turns."""
 
 
 class Role:
@@ -58,6 +65,7 @@ class Role:
         self.service = Service()
         program = self._program(self.service)
         self.process = self.machine.start(self.name, program, self._ended)
+        self.stage.happens("started", self.name)
 
     def leave(self, seconds: float) -> bool:
         """Stop a client in order, and keep it away for a while; return whether it has begun."""
@@ -114,8 +122,18 @@ class Stage:
         """How often each fault has done something: nobody is killed who is down."""
         self.wounded: Role | None = None
         """The broker whose disk has lost or damaged what it had, if any."""
+        self.former: Role | None = None
+        """The primary that was befallen last."""
+        self.ambushes: dict[str, list[Callable[[str], bool]]] = {}
+        """What waits for something to happen, by what that is: see ``ambushes.py``."""
         self._owners: dict[tuple[str, MessageQueue], tuple[Process, int]] = {}
-        self.scratch = tempfile.mkdtemp()
+        self.are_stubborn = False
+        """Whether listeners fail on some messages again and again."""
+        self.tries: dict[str, Counter[bytes]] = {}
+        """How often each group has tried these."""
+        self._looked_s = -LOOK_S
+        self._was_drained = False
+        self.scratch = tempfile.mkdtemp(dir=MEMORY if MEMORY.is_dir() else None)
         """A folder for databases, which are on no played disk."""
 
     def add(self, name: str, kind: str, program: Callable[[Service], Program]) -> Role:
@@ -137,6 +155,18 @@ class Stage:
     def now_ms(self) -> int:
         """The wall clock of who has a good one."""
         return EPOCH_MS + round(self.world.timeline.now * 1000)
+
+    def happens(self, what: str, name: str = "") -> None:
+        """Something happens for which an ambush may wait.
+
+        Args:
+            what: One of ``ambushes.TRIGGERS``.
+            name: The role to which it happens, if it is known.
+        """
+        waiting = self.ambushes.pop(what, ())
+        if waiting:
+            left = [spring for spring in waiting if not spring(name)]
+            self.ambushes.setdefault(what, []).extend(left)
 
     def finish(self, group: str, messages: Sequence[ReceivedMessage]) -> None:
         """A consumer is done with messages."""
@@ -171,10 +201,18 @@ class Stage:
         now_s = self.world.timeline.now
         for message in messages:
             self.history.settled.setdefault((group, bytes(message.body).decode()), now_s)
+        if messages:
+            self.happens("settled", messages[0].message_queue.broker_name)
 
     @property
     def is_drained(self) -> bool:
         """Whether every outcome is known, and every group has got what was acknowledged."""
+        now_s = self.world.timeline.now
+        if now_s >= self._looked_s + LOOK_S:
+            self._looked_s, self._was_drained = now_s, self._look()
+        return self._was_drained
+
+    def _look(self) -> bool:
         if any(sent.outcome == "open" for sent in self.history.sent.values()):
             return False
         if self.history.not_begun:

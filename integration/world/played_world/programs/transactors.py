@@ -57,6 +57,7 @@ def transactor(stage: Stage, name: str, topic: str, *, pause_s: float) -> Progra
                 if chance.random() < 0.7:
                     try:
                         await (producer.commit(half) if commits else producer.rollback(half))
+                        stage.happens("decided")
                     except ArianeError as error:
                         stage.world.timeline.note(f"left to the check: {value} {error!r:.80}")
                 await asyncio.sleep(chance.uniform(0.0, 2 * pause_s))
