@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from ariane_testkit.line_program import LineProgram, Refused
+from ariane_testkit.programs.line_program import LineProgram, Refused
 from tools import clients
 from tools.workspace import ROOT
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from ariane_testkit.line_program import LineProgram
+from ariane_testkit.programs.line_program import LineProgram
 from tools.workspace import ROOT
 
 DRIVERS: Final = Path(__file__).parent / "drivers"

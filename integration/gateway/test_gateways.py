@@ -24,7 +24,7 @@ from stage import (
 )
 
 from ariane_servicekit.running.processes import ServiceProcess
-from ariane_testkit.line_program import Refused
+from ariane_testkit.programs.line_program import Refused
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

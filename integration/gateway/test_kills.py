@@ -19,7 +19,7 @@ from ariane.replication.v1.replica_set_service_pb2_grpc import ReplicaSetService
 from ariane_sdk.sync import ClusterClient
 from ariane_servicekit.running.processes import LocalCluster, ServiceProcess
 from ariane_testkit.closed_clusters import open_blocking_channel
-from ariane_testkit.line_program import Refused
+from ariane_testkit.programs.line_program import Refused
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 

@@ -38,7 +38,7 @@ from ariane_servicekit.running.processes import LocalCluster, ServiceProcess
 from ariane_servicekit.security.caller import MemberKind
 from ariane_storage import OsDisk, StateFile
 from ariane_testkit.closed_clusters import APP_KEY
-from ariane_testkit.line_program import Refused
+from ariane_testkit.programs.line_program import Refused
 
 MISSING = [tool for tool in ("java", "mvn") if not shutil.which(tool)]
 

@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from ariane_testkit import maven
 from ariane_testkit.free_ports import free_port
+from ariane_testkit.programs import maven
 
 HERE = Path(__file__).parent
 CACHE = HERE.parents[1] / ".cache" / "rocketmq"

@@ -17,7 +17,7 @@ from virtual_loop import LoopClock
 
 from ariane_sdk import PushSettings, errors
 from ariane_sdk.checks.tag_filter import TagFilter
-from ariane_sdk.client.client_id import new_client_id
+from ariane_sdk.client.session import new_client_id
 from ariane_sdk.consumer.consumer_life import ConsumerLife
 from ariane_sdk.consumer.delivery.holding import Holding
 from ariane_sdk.consumer.delivery.ordered_work import OrderedQueueWork

@@ -241,7 +241,7 @@ def parse_append(data: bytes) -> None:
         kept, append_wire.CUT_BYTES_MIN = append_wire.CUT_BYTES_MIN, bytes_min
         try:
             request = append_wire.append_request(data)
-            said.append([[*request.rows.topics], [*request.trace_parents]])
+            said.append([[*request.topics], [*request.trace_parents]])
         except (DecodeError, ServiceError):
             said.append(None)
         finally:

@@ -41,5 +41,9 @@ def test_no_bytes_break_a_parser(name):
     play()
 
 
-def test_every_corpus_is_of_a_parser():
+def test_every_corpus_and_all_that_was_fuzzed_is_of_a_parser():
     assert {path.name for path in CORPUS.iterdir()} <= PARSERS.keys()
+    lines = CORPUS.with_name("fuzzed.txt").read_text().splitlines()
+    rows = [line.split() for line in lines if not line.startswith("#")]
+    assert {name for name, *_ in rows} <= PARSERS.keys()
+    assert all(float(minutes) >= 0 and int(inputs) >= 0 for _, minutes, inputs, *_ in rows)

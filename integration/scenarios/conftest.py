@@ -15,8 +15,8 @@ from ariane_servicekit.running.processes import LocalCluster
 from ariane_testkit.small_store import SMALL_STORE
 
 HERE = Path(__file__).parent
-# What tests of replicas ask, queries as processes, and disks that lose power.
-sys.path += [str(HERE / "replicas"), str(HERE / "spark"), str(HERE.parent / "faults")]
+# New clients, what tests of replicas ask, queries as processes, and disks that lose power.
+sys.path += [str(HERE), str(HERE / "replicas"), str(HERE / "spark"), str(HERE.parent / "faults")]
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ from ariane.common.v1.message_pb2 import MESSAGE_TYPE_TRANSACTION, Message
 from ariane_servicekit.running.processes import ServiceProcess
 from ariane_servicekit.security.caller import MemberKind
 from ariane_testkit.closed_clusters import open_aio_channel
-from ariane_testkit.postgresql import PostgresqlUnavailable, running_postgresql
+from ariane_testkit.postgresql import postgresql_or_skip
 from ariane_txn_checker.database.tables import CHECK, TRANSACTION
 from ariane_txn_checker.transaction import Outcome, State
 
@@ -53,12 +53,8 @@ OUTCOMES = {"committing": Outcome.COMMIT, "reverting": Outcome.ROLLBACK}
 
 @pytest.fixture
 def database_url(request):
-    cache = request.config.rootpath / ".cache" / "postgresql"
-    try:
-        with running_postgresql(cache_folder=cache) as url:
-            yield url
-    except PostgresqlUnavailable as missing:
-        pytest.skip(str(missing))
+    with postgresql_or_skip(request.config) as url:
+        yield url
 
 
 class Broker:

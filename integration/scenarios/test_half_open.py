@@ -1,20 +1,24 @@
-"""Strangers open ten thousand connections and never finish; then they show wrong proofs."""
+"""Strangers say nothing, never finish with ten thousand connections, and show wrong proofs."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 import ssl
+import subprocess
+import sys
 import time
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 from grpc.aio import AioRpcError
+from new_clients import served_within
 
 from ariane.common.v1 import login_service_pb2 as login_pb
 from ariane.common.v1.login_service_pb2_grpc import LoginServiceStub
-from ariane_sdk import ClusterClient, Message, Producer, Tls
-from ariane_sdk.errors import ArianeError
+from ariane_sdk import ClusterClient, Tls
 
 pytestmark = pytest.mark.slow
 
@@ -28,7 +32,11 @@ some at a time, and the others wait in the kernel."""
 
 GROWTH_MIB_MAX = 300
 SERVED_S_MAX = 5.0
+SERVED_MEANWHILE = 3
+NEW_CLIENTS = Path(__file__).with_name("new_clients.py")
 PROOFS = 1_000
+IDLE = 1_000
+HELLO_OF_HTTP2 = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0"
 
 
 def memory_mib(pid):
@@ -66,8 +74,11 @@ async def stranger(address, host, words, begun):
                 await asyncio.sleep(0.1)  # As one whose host refuses it.
 
 
-async def attacked(address, pid):
-    """Hold so many connections for a while; returns how many were begun, and the most memory."""
+async def attacked(address, pid, meanwhile):
+    """Hold so many connections for a while; returns how many were begun, and the most memory.
+
+    Meanwhile new clients come; it lasts at least until they are served.
+    """
     host, port = address.rsplit(":", 1)
     hello, begun = client_hello(), []
     words = (b"", hello[:5], hello[:-1], hello)
@@ -78,26 +89,31 @@ async def attacked(address, pid):
         for number in range(CONNECTIONS)
     ]
     memory, end = 0.0, time.monotonic() + ATTACK_S
-    while time.monotonic() < end:
+    clients = asyncio.create_task(meanwhile())
+    while time.monotonic() < end or not clients.done():
         await asyncio.sleep(0.2)
         memory = max(memory, memory_mib(pid))
     assert not any(each.done() for each in strangers)
+    await clients
     for each in strangers:
         each.cancel()
     await asyncio.gather(*strangers, return_exceptions=True)
     return len(begun), memory
 
 
-async def served_within(servers, tls):
-    """Seconds until a new client has sent a message, however often it has to try."""
-    begun = time.monotonic()
-    while True:
-        try:
-            async with Producer(servers, tls=tls) as producer:
-                await producer.send(Message("orders", b"meanwhile"))
-            return time.monotonic() - begun
-        except ArianeError as error:
-            print(f"not served: {error}")
+async def served_meanwhile(count, servers, files):
+    """Seconds that each of some new clients has taken, who come one after the other."""
+    words = (str(count), servers, *(str(files[name]) for name in ("ca", "certificate", "key")))
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, str(NEW_CLIENTS), *words, stdout=subprocess.PIPE
+    )
+    try:
+        told, _ = await child.communicate()
+    except asyncio.CancelledError:
+        child.kill()
+        raise
+    assert child.returncode == 0
+    return json.loads(told)
 
 
 async def wrong_proofs(address, tls, servers, end):
@@ -120,6 +136,33 @@ async def wrong_proofs(address, tls, servers, end):
     return count
 
 
+@asynccontextmanager
+async def idle_strangers(address, authority):
+    """Connections that stand, and say nothing more."""
+    context = ssl.create_default_context(cafile=str(authority))
+    context.check_hostname = False
+    context.set_alpn_protocols(["h2"])
+    host, port = address.rsplit(":", 1)
+    limit, opened = asyncio.Semaphore(50), []
+
+    async def one(number):
+        own = (HOSTS[number % len(HOSTS)], 0)
+        async with limit:
+            reader, writer = await asyncio.open_connection(
+                host, int(port), ssl=context, server_hostname=host, local_addr=own
+            )
+            opened.append(writer)
+            writer.write(HELLO_OF_HTTP2)
+            await reader.readexactly(9)
+
+    try:
+        await asyncio.gather(*(one(number) for number in range(IDLE)))
+        yield opened
+    finally:
+        for each in opened:
+            each.transport.abort()
+
+
 async def test_ten_thousand_connections_that_never_come_to_stand_cost_little(local_cluster, until):
     async with local_cluster(tls=True, super_users=["root"]) as cluster:
         files = cluster.certificates.user("root")
@@ -128,7 +171,23 @@ async def test_ten_thousand_connections_that_never_come_to_stand_cost_little(loc
             await until(client.list_brokers)
             await client.create_topic("orders", queue_count=1)
         before = memory_mib(broker.pid)
-        begun, memory = await attacked(broker.address, broker.pid)
+        async with idle_strangers(broker.address, files["ca"]) as idle:
+            seconds = await served_within(cluster.name_servers, root)
+            memory = memory_mib(broker.pid)
+            print(f"{len(idle)} idle: {memory - before:.0f} MiB more, served in {seconds:.1f} s")
+            assert len(idle) == IDLE
+            assert not any(each.is_closing() for each in idle)
+            assert memory - before <= GROWTH_MIB_MAX
+            assert seconds <= SERVED_S_MAX
+        waits = []
+
+        async def clients():
+            waits.extend(await served_meanwhile(SERVED_MEANWHILE, cluster.name_servers, files))
+
+        begun, memory = await attacked(broker.address, broker.pid, clients)
+        print(f"{len(waits)} new clients meanwhile, each within {max(waits):.1f} s")
+        # By count, and not by time: each of them would wait for as long as the attack lasts.
+        assert len(waits) == SERVED_MEANWHILE
         seconds = await served_within(cluster.name_servers, root)
         print(f"{begun} connections; {before:.0f} MiB before, {memory:.0f} at most")
         print(f"served in {seconds:.1f} s")

@@ -3,8 +3,11 @@
 import asyncio
 import json
 import re
+import subprocess
+import sys
 import tarfile
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from pathlib import Path
 
 import pytest
 
@@ -31,6 +34,7 @@ SERVICES = (
 )
 PLANTED = "hunter2-of-the-planted-secret"
 LIKE_SECRETS = re.compile(r"url|token|webhook|pass|secret|credential")
+SHOWN_OF_PROCESSES = ("cmdline", "environ")
 PUBLIC = ("openid_keys_url", "openid_token_endpoint", "secret_key_file")
 """Addresses of a provider, whose pattern takes no password, and the path of a file."""
 
@@ -71,9 +75,34 @@ def database(path):
     return f"sqlite:///file:{path}?uri=true&password={PLANTED}"
 
 
+def processes_of(pids):
+    """These processes and all that they have started, by id."""
+    parents = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # It has ended meanwhile.
+            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
+    found = set(pids)
+    while more := {pid for pid, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found
+
+
+def listed(pids):
+    """What lists of processes show of these and all that they have started."""
+    ids = processes_of(pids)
+    texts = [Path(f"/proc/{pid}/{name}").read_bytes() for pid in ids for name in SHOWN_OF_PROCESSES]
+    ps = subprocess.run(["ps", "eww", *map(str, ids)], capture_output=True, check=True)
+    return [text.decode("utf-8", "replace") for text in (*texts, ps.stdout)]
+
+
 @asynccontextmanager
-async def planted_services(folder):
+async def planted_services(folder, started=None, variables=None):
     """One process of each service, each with its secrets; gives three addresses.
+
+    Args:
+        folder: For all that they keep.
+        started: Gets the process ids.
+        variables: Of admin's environment alone.
 
     Returns:
         Those of the name server, the checker and admin.
@@ -84,6 +113,8 @@ async def planted_services(folder):
             process = ServiceProcess(name, module, flags, folder / "logs" / f"{name}.log")
             await process.start()
             running.push_async_callback(process.stop)
+            if started is not None:
+                started.append(process.pid)
             return process.address
 
         name_server = await start("namesrv", "ariane_namesrv", "--data-path", str(folder / "n"))
@@ -99,7 +130,10 @@ async def planted_services(folder):
         trail = ("--database-url", database(folder / "a.db"), "--checkers", checker)
         sealed = ("--secret-key-file", str(folder / "secret.key"))
         hook += ("--console-listen", "127.0.0.1:0")
-        admin = await start("admin", "ariane_admin.service", *known, *trail, *hook, *sealed)
+        with pytest.MonkeyPatch.context() as environment:
+            for variable, value in (variables or {}).items():
+                environment.setenv(variable, value)
+            admin = await start("admin", "ariane_admin.service", *known, *trail, *hook, *sealed)
         yield name_server, checker, admin
 
 
@@ -151,6 +185,21 @@ async def test_no_log_list_error_or_bundle_shows_a_secret(tmp_path, ariane, unti
     told.append((tmp_path / "a.db").read_bytes().decode("latin-1"))
     assert sum("service_ready" in text for text in told) >= 5
     assert [text for text in told if PLANTED in text] == []
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="only there it can be hidden")
+@pytest.mark.never_closed("it starts services of its own, in plain text")
+async def test_no_list_of_processes_shows_a_secret(tmp_path, monkeypatch):
+    # As everywhere but in tests, where services are forks whose arguments are others.
+    start = staticmethod(asyncio.create_subprocess_exec)
+    monkeypatch.setattr(ServiceProcess, "start_child", start)
+    started, variables = [], {"ARIANE_ADMIN_OPENID_CLIENT_SECRET": PLANTED}
+    async with planted_services(tmp_path, started, variables):
+        shown = listed(started)
+    assert len(started) == 5
+    assert sum("--replica-set-url" in text for text in shown) >= 2, "what is looked at is there"
+    assert [text for text in shown if PLANTED in text] == []
 
 
 @pytest.mark.parametrize(

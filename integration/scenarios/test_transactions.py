@@ -24,7 +24,7 @@ from ariane_sdk.sql import METADATA, create_tables
 from ariane_servicekit.running.processes import ServiceProcess
 from ariane_servicekit.security.caller import MemberKind
 from ariane_testkit.closed_clusters import open_aio_channel
-from ariane_testkit.postgresql import PostgresqlUnavailable, running_postgresql
+from ariane_testkit.postgresql import postgresql_or_skip
 
 CASHIER = Path(__file__).with_name("cashier.py")
 TOPIC = "payments"
@@ -332,12 +332,8 @@ async def test_each_committed_row_is_visible_once_whatever_dies(local_cluster, t
 
 @pytest.fixture
 def postgresql_url(request):
-    cache = request.config.rootpath / ".cache" / "postgresql"
-    try:
-        with running_postgresql(cache_folder=cache) as url:
-            yield url
-    except PostgresqlUnavailable as missing:
-        pytest.skip(str(missing))
+    with postgresql_or_skip(request.config) as url:
+        yield url
 
 
 @pytest.mark.slow

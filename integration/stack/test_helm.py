@@ -13,7 +13,7 @@ import pytest
 import yaml
 from stack import CHART, KUBERNETES, MANIFEST_FILE, check_manifests, containers_of
 
-from ariane_testkit.go_programs import GoProgramUnavailable, go_program
+from ariane_testkit.programs.go_programs import GoProgramUnavailable, go_program
 from tools.workspace import ROOT
 
 HELM = "helm.sh/helm/v3/cmd/helm@v3.22.0"

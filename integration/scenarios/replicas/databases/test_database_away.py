@@ -9,7 +9,7 @@ import pytest
 from replica_group import in_sync, state_of
 
 from ariane_sdk import Message, Producer, QueueReader
-from ariane_testkit.postgresql import PostgresqlUnavailable, running_postgresql
+from ariane_testkit.postgresql import postgresql_or_skip
 from integration.scenarios.replicas.databases.database_door import door_to
 
 LEASE_S = 2.5
@@ -21,14 +21,11 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 @pytest.fixture
-async def door():
+async def door(request):
     """A door to a database of PostgreSQL, and the URL that leads through it."""
-    try:
-        with running_postgresql() as url:
-            async with door_to(url) as (door, through):
-                yield door, through
-    except PostgresqlUnavailable as reason:
-        pytest.skip(str(reason))
+    with postgresql_or_skip(request.config) as url:
+        async with door_to(url) as (door, through):
+            yield door, through
 
 
 def events_of(process):
