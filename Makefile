@@ -125,7 +125,7 @@ fuzz: $(STAMP) ## An hour of inputs led by coverage to both ends of our gRPC; FU
 	@$(BIN)/python wire/tests/fuzz $(FUZZ_ARGS)
 
 .PHONY: fuzz-parsers
-fuzz-parsers: $(STAMP) ## Two minutes of inputs led by coverage to each parser of foreign bytes; FUZZ_ARGS="--only token --minutes 5"
+fuzz-parsers: $(STAMP) ## Two minutes of inputs led by coverage to each parser of foreign bytes, noted in fuzzed.txt; FUZZ_ARGS="--only token --minutes 5"
 	@$(BIN)/python integration/parsers $(FUZZ_ARGS)
 
 .PHONY: clients

@@ -35,13 +35,23 @@ if ! .venv/bin/python -m pip --version >/dev/null 2>&1; then
     }
 fi
 pip=(.venv/bin/python -m pip --quiet --disable-pip-version-check)
-# Modules are compiled when they are first imported: most never are.
-"${pip[@]}" install --no-compile --require-hashes -r tools/constraints.txt
+# uv installs side by side what pip would one by one. It knows the index of pip's settings and the
+# certificates that the machine trusts; where pip needs more than these, pip installs.
+"${pip[@]}" install --no-compile --require-hashes \
+    -r <(sed -n '/^uv==/,/[^\\]$/p' tools/constraints.txt)
+index=${UV_INDEX_URL:-${PIP_INDEX_URL:-$("${pip[@]}" config get global.index-url 2>/dev/null || true)}}
+[ -z "$index" ] || export UV_INDEX_URL="$index"
+uv=(env UV_NATIVE_TLS=1 VIRTUAL_ENV="$PWD/.venv" .venv/bin/uv pip install --quiet --no-config --no-sources)
+install() {
+    # Modules are compiled when they are first imported: most never are.
+    "${uv[@]}" "$@" || "${pip[@]}" install --no-compile "$@"
+}
+install --require-hashes -r tools/constraints.txt
 # The pins hold all that the members need; building them must not fetch anything either.
 editable=()
 while read -r folder; do
     editable+=(-e "$folder")
 done < <(member_folders)
-"${pip[@]}" install --no-deps --no-build-isolation "${editable[@]}"
+install --no-deps --no-build-isolation "${editable[@]}"
 touch .venv/.stamp
 echo "The environment in .venv is up to date ($((SECONDS - begin)) s)."

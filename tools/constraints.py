@@ -18,20 +18,18 @@ from packaging.utils import canonicalize_name
 
 from tools.workspace import ROOT, members
 
-RESOLVER: Final = "uv>=0.9,<1"
-RESOLVER_HOME: Final = ROOT / ".cache" / "uv"
+RESOLVER: Final = Path(sys.executable).parent / "uv"
 REQUIREMENTS: Final = ROOT / "tools" / "requirements.in"
 CONSTRAINTS: Final = ROOT / "tools" / "constraints.txt"
 
 
 def main() -> int:
     """Write constraints.txt; return the exit status."""
-    uv = resolver()
     with tempfile.TemporaryDirectory() as folder:
         asked = Path(folder) / "asked.in"
         asked.write_text(REQUIREMENTS.read_text() + "\n".join(foreign_requirements()) + "\n")
         command = (
-            *(str(uv), "pip", "compile", str(asked), "--output-file", str(CONSTRAINTS)),
+            *(str(RESOLVER), "pip", "compile", str(asked), "--output-file", str(CONSTRAINTS)),
             # The oldest Python that we run on; later ones take the same versions.
             *("--python-version", "3.11", "--generate-hashes", "--upgrade"),
             *("--no-header", "--no-annotate", "--no-emit-index-url", "--no-emit-find-links"),
@@ -46,16 +44,6 @@ def foreign_requirements() -> list[str]:
     ours = {canonicalize_name(member.project["name"]) for member in workspace}
     lines = {line for member in workspace for line in member.dependencies}
     return sorted(line for line in lines if canonicalize_name(Requirement(line).name) not in ours)
-
-
-def resolver() -> Path:
-    """The resolver, in a home of its own: the environment does not need it."""
-    python = RESOLVER_HOME / "bin" / "python"
-    if not python.exists():
-        subprocess.run((sys.executable, "-m", "venv", str(RESOLVER_HOME)), check=True)
-    install = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check", RESOLVER)
-    subprocess.run((str(python), *install), check=True)
-    return RESOLVER_HOME / "bin" / "uv"
 
 
 if __name__ == "__main__":

@@ -3,11 +3,12 @@
     python -m tools.slow                    # all groups, those first that were not played longest
     python -m tools.slow --only replicas    # groups with this in their names
     python -m tools.slow --one --seconds 90 # another one with each commit, as ``.ci/run`` asks
+    python -m tools.slow --closed           # those over real processes, on clusters that are closed
 
 A group is a file with slow tests. What became of each is kept beside this file, in
-``slow_outcomes.txt``: whoever plays groups commits it. Played again is only what has not passed at
-this commit, so that a run that was broken off goes on where it was. ``make check`` tells which
-groups nobody has played for long.
+``slow_outcomes.txt``, and of closed ones in ``slow_closed_outcomes.txt``: whoever plays groups
+commits it. Played again is only what has not passed at this commit, so that a run that was broken
+off goes on where it was. ``make check`` tells which groups nobody has played for long.
 """
 
 from __future__ import annotations
@@ -27,6 +28,12 @@ from typing import Final
 from tools.workspace import ROOT, repository_files
 
 OUTCOMES: Final = ROOT / "tools" / "slow_outcomes.txt"
+CLOSED_OUTCOMES: Final = OUTCOMES.with_name("slow_closed_outcomes.txt")
+CLOSED: Final = re.compile(
+    r"integration/(clients|commands|faults|gateway|interop|partitions|scenarios|soak)/"
+)
+"""Where groups are that start clusters of processes: they play on closed ones, too."""
+
 HEADER: Final = "# group, its last commit and how many that had before it, outcome, seconds\n"
 SLOW: Final = re.compile(r"mark\.slow\b")
 
@@ -126,10 +133,12 @@ def notices(known: Iterable[str], outcomes: Mapping[str, Outcome], count: int) -
     ]
 
 
-def play(name: str, seconds: float, root: Path = ROOT) -> tuple[str, int]:
+def play(
+    name: str, seconds: float, root: Path = ROOT, flags: Sequence[str] = ()
+) -> tuple[str, int]:
     """Play a group, and print what it says; return the outcome and the seconds that it took."""
     begin = time.monotonic()
-    command = (sys.executable, "-m", "pytest", "-q", "--color=no", "-m", "slow", name)
+    command = (sys.executable, "-m", "pytest", "-q", "--color=no", "-m", "slow", *flags, name)
     # Into a file and not through a pipe, which what outlives it would hold open.
     with tempfile.TemporaryFile("w+") as said:
         with subprocess.Popen(command, cwd=root, stdout=said, stderr=subprocess.STDOUT) as run:
@@ -162,7 +171,13 @@ def now() -> tuple[str, int]:
 
 def told() -> list[str]:
     """What ``make check`` tells of this repository."""
-    return notices(groups(repository_files()), read(OUTCOMES), now()[1])
+    known, (_, count) = groups(repository_files()), now()
+    closed = read(CLOSED_OUTCOMES)
+    played = [name for name in known if name in closed]
+    return [
+        *notices(known, read(OUTCOMES), count),
+        *(f"closed: {each}" for each in notices(played, closed, count)),
+    ]
 
 
 def main(words: Sequence[str]) -> int:
@@ -170,13 +185,17 @@ def main(words: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.slow", description="Play slow tests.")
     parser.add_argument("--only", default="", help="groups with this in their names")
     parser.add_argument("--one", action="store_true", help="one, another with each commit")
+    parser.add_argument("--closed", action="store_true", help="on clusters that are closed")
     parser.add_argument(
         "--seconds", type=float, default=GROUP_S_MAX, help="what a group may take (%(default)s)"
     )
     given = parser.parse_args(words)
     commit, count = now()
-    outcomes = read(OUTCOMES)
+    path, flags = (CLOSED_OUTCOMES, ("--closed",)) if given.closed else (OUTCOMES, ())
+    outcomes = read(path)
     known = [name for name in groups(repository_files()) if given.only in name]
+    if given.closed:
+        known = [name for name in known if CLOSED.match(name)]
     if given.one:
         one = choose(known, outcomes, count, given.seconds)
         if one is None:
@@ -191,12 +210,12 @@ def main(words: Sequence[str]) -> int:
     failed = False
     for place, name in enumerate(turn, 1):
         print(f"\n{place} of {len(turn)}: {name}", flush=True)
-        outcome, seconds = play(name, given.seconds)
+        outcome, seconds = play(name, given.seconds, flags=flags)
         print(f"{name}: {outcome} after {seconds} s", flush=True)
         failed |= outcome == "failed"
         if not given.one:
             outcomes[name] = Outcome(commit, count, outcome, seconds)
-            write(OUTCOMES, outcomes)
+            write(path, outcomes)
     return int(failed)
 
 

@@ -28,7 +28,7 @@ from bench.backlog.table import (
 
 sys.path.append(str(Path(__file__).parents[1] / "peers"))
 
-from peer_bench.contenders import rocketmq
+from peer_bench.contenders.rocketmq import rocketmq
 from peer_bench.drivers import Driver
 from peer_bench.fetched.maven import class_path, driver_path
 from peer_bench.loads import Load

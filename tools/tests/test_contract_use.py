@@ -42,18 +42,20 @@ CHANGING: Final = frozenset(
 """Methods of a field that change it."""
 
 SET_OTHERWISE: Final = {
+    "ariane.broker.v1.AckMessagesResponse.results": "made of an argument (receive_servicer.py)",
+    "ariane.broker.v1.AppendRecordsResponse.table_result": "filled in place (append_wire.py)",
+    "ariane.broker.v1.NackMessagesResponse.results": "made of an argument (receive_servicer.py)",
+    "ariane.broker.v1.SettleRecordsResponse.results": "made of an argument (receive_servicer.py)",
     "ariane.broker.v1.BodyRun": "made of a named tuple that has its fields (pull_wire.py)",
     "ariane.broker.v1.ReplicaHint": "made of a named tuple that has its fields (pull_wire.py)",
 }
 """Messages and fields that are set, but not in a way that is seen here, each with how."""
 
 READ_OTHERWISE: Final = {
-    "ariane.broker.v1.Topic.unread_message_count": "output only; read inside of a ClusterTopic",
     "ariane.common.v1.AccessRules.quotas": "read by the gate, which knows no type of it (gate.py)",
-    "ariane.common.v1.Message.origin": "output only, for clients of plain messages",
-    "ariane.common.v1.MessageOrigin.dead_letter_reason": "as Message.origin",
-    "ariane.common.v1.MessageOrigin.last_error": "as Message.origin",
-    "ariane.common.v1.ReplyAddress.reply_topic": "output only, as Message.origin",
+    "ariane.common.v1.MessageOrigin.dead_letter_reason": "output only, in plain messages",
+    "ariane.common.v1.MessageOrigin.last_error": "output only, in plain messages",
+    "ariane.common.v1.ReplyAddress.reply_topic": "output only, in plain messages",
 }
 """Fields of requests that are read, but not in a way that is seen here, each with how."""
 

@@ -85,3 +85,31 @@ def test_a_group_is_judged(tmp_path, capfd, body, outcome):
 def test_without_time_no_group_is_played(capsys):
     assert slow.main(["--one", "--seconds", "0"]) == 0
     assert "0 s that are left" in capsys.readouterr().out
+
+
+def test_closed_groups_have_outcomes_of_their_own(tmp_path, monkeypatch):
+    known = ["integration/scenarios/test_a.py", "integration/world/test_b.py", "storage/test_c.py"]
+    monkeypatch.setattr(slow, "groups", lambda _names: known)
+    monkeypatch.setattr(slow, "ROOT", tmp_path)
+    played = []
+
+    def play(name, _seconds, *, flags):
+        played.append((name, flags))
+        return "passed", 7
+
+    monkeypatch.setattr(slow, "play", play)
+    for name in known:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    paths = {name: tmp_path / name for name in ("OUTCOMES", "CLOSED_OUTCOMES")}
+    for name, path in paths.items():
+        monkeypatch.setattr(slow, name, path)
+        slow.write(path, {})
+    monkeypatch.setattr(slow, "now", lambda: ("0123456789", 3))
+    assert slow.main(["--closed"]) == 0
+    assert played == [(known[0], ("--closed",))]
+    assert list(slow.read(paths["CLOSED_OUTCOMES"])) == known[:1]
+    assert slow.read(paths["OUTCOMES"]) == {}
+    assert slow.main([]) == 0
+    assert [name for name, flags in played if not flags] == known
+    assert list(slow.read(paths["OUTCOMES"])) == known

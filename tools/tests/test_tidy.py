@@ -198,6 +198,19 @@ def test_bare_member(repository):
     assert not rules_broken(layout_rules.bare_members, repository(full))
 
 
+def test_full_folder(repository):
+    def modules(folder, count):
+        return {f"{folder}/m{number}.py": "" for number in range(count)}
+
+    most = layout_rules.MODULES_MAX
+    fine = modules("tools", most) | {"tools/__init__.py": "", "tools/__main__.py": ""}
+    free = [f"{each}/a" for each in ("tools/tests", "integration", "protos/src")]
+    fine |= {name: "" for folder in free for name in modules(folder, most + 1)}
+    assert not list(layout_rules.full_folders(repository(fine)))
+    full = repository(modules("bench/a", most + 1))
+    assert rules_broken(layout_rules.full_folders, full) == [("bench/a", 0)]
+
+
 def test_hidden_package(repository):
     folder = "protos/src/ariane/broker/v1"
     sources = repository({f"{folder}/send_pb2.py": "", "protos/src/ariane/broker/__init__.py": ""})

@@ -32,6 +32,7 @@ RULES: Final[tuple[Rule, ...]] = (
     layout_rules.unknown_folders,
     layout_rules.unmapped_folders,
     layout_rules.bare_members,
+    layout_rules.full_folders,
     layout_rules.hidden_packages,
     layout_rules.stale_pins,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import Final
@@ -31,6 +32,9 @@ FOLDERS: Final = frozenset(
     }
 )
 """The rooms of the house. Another one is argued for in ARCHITECTURE.md before it is added here."""
+
+MODULES_MAX: Final = 16
+"""Modules of a folder, beside ``__init__.py`` and ``__main__.py``."""
 
 CONSTRAINTS: Final = "tools/constraints.txt"
 REQUIREMENTS: Final = "tools/requirements.in"
@@ -66,6 +70,23 @@ def bare_members(sources: Sources) -> Iterator[Finding]:
         for package in member.packages:
             if f"{folder}/src/{package}/py.typed" not in present:
                 yield Finding(f"{folder}/src/{package}", 0, "bare-member", "has no py.typed")
+
+
+def full_folders(sources: Sources) -> Iterator[Finding]:
+    """A folder has so few modules that a newcomer reads their names; nouns divide a larger one.
+
+    Tests are found by the names of what they test. What is generated lies where its package in the
+    contract says.
+    """
+    modules = Counter(
+        str(PurePosixPath(name).parent)
+        for name in sources.python
+        if not name.endswith(("/__init__.py", "/__main__.py"))
+        and not {"tests", "integration"} & set(PurePosixPath(name).parts)
+    )
+    for folder, count in sorted(modules.items()):
+        if count > MODULES_MAX:
+            yield Finding(folder, 0, "full-folder", f"has {count} modules, more than {MODULES_MAX}")
 
 
 def hidden_packages(sources: Sources) -> Iterator[Finding]:

@@ -14,10 +14,8 @@ from peer_bench.contenders import (
     ourselves,
     rabbitmq,
     redis,
-    rocketmq,
-    rocketmq_controller,
-    rocketmq_tool,
 )
+from peer_bench.contenders.rocketmq import controller, rocketmq, tool
 from peer_bench.peers import Peer
 
 PEERS: Final[tuple[Peer, ...]] = (
@@ -28,8 +26,8 @@ PEERS: Final[tuple[Peer, ...]] = (
     rocketmq.PEER,
     rocketmq.REPLICATED,
     rocketmq.POP,
-    rocketmq_controller.PEER,
-    rocketmq_tool.PEER,
+    controller.PEER,
+    tool.PEER,
     gateway.PEER,
     kafka.PEER,
     kafka_clients.JAVA,

@@ -1,4 +1,4 @@
-from peer_bench.contenders.rocketmq_admin import queues_in
+from peer_bench.contenders.rocketmq.admin import queues_in
 
 ROUTE = """{
 \t"brokerDatas":[

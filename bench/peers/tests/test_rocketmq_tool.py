@@ -1,7 +1,7 @@
 from pathlib import Path
 
 import pytest
-from peer_bench.contenders.rocketmq_tool import ready_seconds, sent_in
+from peer_bench.contenders.rocketmq.tool import ready_seconds, sent_in
 from peer_bench.errors import DriverFailed
 
 CAPTURED = Path(__file__).parent / "captured"

@@ -1,1 +1,1 @@
-"""Everybody who is measured, a file each."""
+"""Everybody who is measured, a file or a folder each."""

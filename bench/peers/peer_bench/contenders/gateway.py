@@ -15,8 +15,9 @@ from ariane_sdk.sync import ClusterClient
 from ariane_servicekit.running.processes import LocalCluster, ServiceProcess
 from ariane_testkit.free_ports import free_port
 from peer_bench.contender import DriverContender
-from peer_bench.contenders import ours, rocketmq
-from peer_bench.contenders.rocketmq_admin import RocketmqAdmin
+from peer_bench.contenders import ours
+from peer_bench.contenders.rocketmq import rocketmq
+from peer_bench.contenders.rocketmq.admin import RocketmqAdmin
 from peer_bench.drivers import Driver
 from peer_bench.errors import PeerUnavailable
 from peer_bench.fetched.maven import class_path, driver_path, java_version

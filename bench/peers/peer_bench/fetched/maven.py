@@ -6,7 +6,7 @@ import shutil
 from functools import cache
 from typing import Final
 
-from ariane_testkit import maven
+from ariane_testkit.programs import maven
 from peer_bench.errors import PeerUnavailable
 from peer_bench.places import CACHE_PATH, JAVA_PATH
 from peer_bench.processes.tools import run_tool

@@ -17,7 +17,7 @@ from typing import Any, Final
 from ariane_testkit.free_ports import free_port
 from peer_bench.contenders import our_failovers
 from peer_bench.contenders.failovers import Failovers
-from peer_bench.contenders.rocketmq import (
+from peer_bench.contenders.rocketmq.rocketmq import (
     CLIENT_HEAP,
     NAME,
     SERVER_HEAP,

@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from peer_bench.contenders.rocketmq import (
+from peer_bench.contenders.rocketmq.rocketmq import (
     CLIENT_HEAP,
     NAME,
     SERVER_HEAP,

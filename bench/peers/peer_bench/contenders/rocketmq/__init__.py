@@ -1,0 +1,1 @@
+"""RocketMQ: its brokers, controllers and tools."""
