@@ -80,3 +80,16 @@ def test_workers_of_a_local_session_are_its_forks(spark):
     [[parent, *missing]] = spark.range(1).select(look("id")).first()
     assert "ariane_spark.worker_daemon" in parent
     assert not missing
+
+
+@pytest.mark.spark
+def test_a_session_talks_to_its_workers_over_unix_sockets(spark):
+    """Over TCP each task of a source would wait 40 ms for an acknowledgement."""
+
+    @f.udf("boolean", useArrow=False)
+    def has_unix_sockets(_):
+        import os  # noqa: PLC0415 - runs in a task.
+
+        return os.environ.get("PYTHON_UNIX_DOMAIN_ENABLED") == "True"
+
+    assert spark.range(1).select(has_unix_sockets("id")).first() == (True,)

@@ -32,6 +32,9 @@ _SETTINGS: Final[Mapping[str, str]] = {
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
+    # Over TCP, a task whose description is longer than some 100 bytes waits 40 ms for it: Spark
+    # writes it in small pieces, and the system delays the acknowledgement that the next one needs.
+    "spark.python.unix.domain.socket.enabled": "true",
     # An idle query without a trigger would ask for new messages 100 times a second.
     "spark.sql.streaming.pollingDelay": "100ms",
 }
