@@ -225,3 +225,21 @@ async def test_a_row_whose_demand_cannot_be_kept_is_not_stored(lone_append, part
     assert refused.appended is None
     assert refused.error.row.name == "TOO_FEW_IN_SYNC"
     assert stored.level == "memory"
+
+
+async def test_rows_that_go_one_by_one_leave_others_their_turns(lone_append):
+    rows = [batch(demand=Demand(AcknowledgedLevel.MEMORY)) for _ in range(300)]
+    turns, is_over = 0, False
+
+    async def count_turns():
+        nonlocal turns
+        while not is_over:
+            turns += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.create_task(count_turns())
+    outcomes = await lone_append.append(together(*rows), HOST)
+    is_over = True
+    await counting
+    assert [one.level for one in outcomes] == ["memory"] * 300
+    assert turns >= 300 // 64

@@ -98,9 +98,11 @@ TRACE = send_pb.AppendRecordsRequest(trace_parents=["9"]).SerializeToString()
         (table_of(ROWS_MAX) + table_of(1) + TRACE, MANY),
     ],
 )
-def test_too_many_rows_are_refused_without_a_look_at_each(raw, count):
+def test_too_many_rows_are_refused_without_a_look_at_each(raw, count, monkeypatch):
+    counted = []
+    monkeypatch.setattr(append_wire, "list", counted.append, raising=False)
     rows = append_request(raw)
-    assert (len(rows), rows.table) == (count, None)
+    assert (len(rows), rows.table, counted) == (count, None, [])
 
 
 UNKNOWN = bytes([2 << 3 | 2, 1]) + b"g"

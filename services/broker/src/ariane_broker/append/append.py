@@ -5,7 +5,7 @@ that its rows were given. If one row is refused, was stored before, or asks for 
 appended, each row goes alone, so that none affects another::
 
     table --> all rows at once -----------------------------------> one outcome
-                 \_ a fault, a repeat, a delay, a demand --------> row by row
+                 \_ a fault, a repeat, a delay, a demand --------> row by row, 64 in a turn
                  \_ half messages --------------------------------> side by side, but bad ones alone
 
 A repeated row of an idempotent producer is not stored again: the call waits for the same promise,
@@ -15,6 +15,7 @@ and returns the first result. No step here looks at a single message.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from itertools import groupby
@@ -50,8 +51,9 @@ from ariane_servicekit.security.gate.charging import (
 from ariane_storage.errors import BlockRejected, StorageError, StorePoisoned
 from ariane_storage.writing.append import Appended
 
-_NEW_AT_ONCE: Final = 64
-"""Rows of new topics that are appended in one turn of the loop: each creates files."""
+_PARTS_AT_ONCE: Final = 64
+"""Parts of a table that are appended in one turn of the loop, where they go one by one: a row costs
+as much as a call, and one of a new topic creates files."""
 
 LONG_ROW: Final = 384
 """From this many records on average, rows are long, and are appended one by one. The records of a
@@ -153,19 +155,26 @@ class AppendRecords:
         if not all(map(self._topics.find, rows.topics)):
             return self._take_new(rows, born_host)
         outcomes: list[Outcome] = []
-        self._append(rows, born_host, outcomes)
-        return self._promised(outcomes)
+        parts = self._append(rows, born_host, outcomes)
+        return self._take_parts(parts, born_host, outcomes) if parts else self._promised(outcomes)
 
     async def _take_new(self, rows: Rows, born_host: Host) -> list[Outcome]:
         """Create missing topics, all in one turn, and append the rows one by one."""
         each, find = rows.each(), self._topics.find
         new = [row for row in each if find(row.topics[0]) is None]
         await asyncio.gather(*map(self._create_topic, new))
-        outcomes: list[Outcome] = []
-        for number, row in enumerate(each):
-            if number and not number % _NEW_AT_ONCE:
+        return await self._take_parts(each, born_host, [])
+
+    async def _take_parts(
+        self, parts: Sequence[Rows], born_host: Host, outcomes: list[Outcome]
+    ) -> list[Outcome]:
+        """Append parts in order, and let others have their turns meanwhile."""
+        pending, number = deque(parts), 0
+        while pending:
+            if number and not number % _PARTS_AT_ONCE:
                 await asyncio.sleep(0)
-            self._append(row, born_host, outcomes)
+            number += 1
+            pending.extendleft(reversed(self._append(pending.popleft(), born_host, outcomes)))
         taken = self._promised(outcomes)
         return taken if isinstance(taken, list) else await taken
 
@@ -198,8 +207,12 @@ class AppendRecords:
                 outcome.level = promise.level
         return _kept(outcomes, waits.values()) if waits else outcomes
 
-    def _append(self, rows: Rows, born_host: Host, outcomes: list[Outcome]) -> None:
-        """Append rows at once, or else by parts; add their outcomes to the earlier ones."""
+    def _append(self, rows: Rows, born_host: Host, outcomes: list[Outcome]) -> list[Rows]:
+        """Append rows at once, and add their outcomes to the earlier ones.
+
+        Returns:
+            The parts in which they have to be appended instead, in order; none if all is said.
+        """
         try:
             found = self._append_at_once(rows, born_host)
         except StorePoisoned:
@@ -207,21 +220,27 @@ class AppendRecords:
                 raise store_poisoned() from None
             outcomes += [Outcome(error=store_poisoned()) for _ in rows.topics]
         except (_RowByRow, ServiceError, StorageError, OSError) as error:
-            if len(rows) == 1:
-                outcomes.append(Outcome(error=self.service_error(error)))
-                return
-            # The fault of one is no matter of the others: sound half messages that are neighbours
-            # are stored together, and all other rows one by one.
-            for is_sound, neighbours in groupby(rows.each(), self._is_sound_half):
-                alone = list(neighbours)
-                are_joined = is_sound and 1 < len(alone) < len(rows)
-                for part in [Rows.joined(alone)] if are_joined else alone:
-                    self._append(part, born_host, outcomes)
+            if len(rows) > 1:
+                return self._parts_of(rows)
+            outcomes.append(Outcome(error=self.service_error(error)))
         else:
             if rows.terms is not None:
                 for outcome in found:
                     outcome.demand = rows.terms[0].demand
             outcomes += found
+        return []
+
+    def _parts_of(self, rows: Rows) -> list[Rows]:
+        """The rows one by one, but sound half messages that are neighbours together.
+
+        The fault of one is no matter of the others.
+        """
+        parts: list[Rows] = []
+        for is_sound, neighbours in groupby(rows.each(), self._is_sound_half):
+            alone = list(neighbours)
+            are_joined = is_sound and 1 < len(alone) < len(rows)
+            parts += [Rows.joined(alone)] if are_joined else alone
+        return parts
 
     def _append_at_once(self, rows: Rows, born_host: Host) -> Sequence[Outcome]:
         """Append a row, if it is not stored already, or several rows, all or none.

@@ -108,9 +108,9 @@ def _encode(rows: Sequence[MessageRow], unique_ids: UniqueIds) -> RecordTable:
     hashes_before_ids = np.array([topic.hash_before_id for topic in topics], np.uint32)
     id_hashes = index_hashes_of(unique_ids.hash_words + np.repeat(hashes_before_ids, counts))
     if own_ids:
-        names = np.repeat([topic.name for topic in topics], counts).tolist()
-        for place in own_ids:
-            id_hashes[place] = key_hash(names[place], properties[place].unique_id)
+        row_of = np.repeat(np.arange(len(rows)), counts)[own_ids].tolist()
+        for place, row in zip(own_ids, row_of, strict=True):
+            id_hashes[place] = key_hash(topics[row].name, properties[place].unique_id)
     key_counts, key_hashes = _with_keys(id_hashes, list(map(_keys_of, properties)))
     return RecordTable(
         topics=[topic.name for topic in topics],

@@ -69,10 +69,11 @@ def append_request(raw: bytes) -> Rows:
         request, records = _cut(raw)
     except WireCorrupted as error:
         raise DecodeError(str(error)) from error
-    topics = list(request.table.topics)
-    if len(topics) > ROWS_MAX:
+    count = len(request.table.topics)
+    if count > ROWS_MAX:
         # The request is refused for their number; millions fit into one, so none is looked at.
-        return Rows.refused([""] * len(topics), block_corrupted(-1, "it is one of too many"))
+        return Rows.refused([""] * count, block_corrupted(-1, "it is one of too many"))
+    topics = list(request.table.topics)
     try:
         rows = _rows_of(topics, request.table, records)
     except ValueError as error:
