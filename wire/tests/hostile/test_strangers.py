@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 from contextlib import asynccontextmanager
 
 import grpc
 import pytest
-from raw_frames import END_HEADERS, PREFACE, Kind, block, frame, request_fields, settings
+from raw_frames import (
+    END_HEADERS,
+    END_STREAM,
+    PREFACE,
+    Kind,
+    block,
+    frame,
+    request_fields,
+    settings,
+)
 from test_attacks import turns
 from test_memory import connected
 
@@ -185,16 +195,34 @@ async def test_strangers_of_some_hosts_have_half_of_all_calls_and_some_of_each_h
 
 async def half_said(address, count, host):
     """A connection with so many octets of a message that is never whole."""
+    return await said(address, b"\0" + (2 * count).to_bytes(4, "big") + bytes(count), host)
+
+
+async def never_ended(address, count, host):
+    """A connection with a whole message of so many octets, after which the call does not end."""
+    return await said(address, b"\0" + count.to_bytes(4, "big") + bytes(count), host)
+
+
+async def packed(address, count, host):
+    """The same, with a message of which it sends a thousandth."""
+    octets = gzip.compress(bytes(count))
+    message = b"\1" + len(octets).to_bytes(4, "big") + octets
+    return await said(address, message, host, ("grpc-encoding", "gzip"))
+
+
+async def said(address, octets, host, *fields):
+    """A connection of a call that has said some octets."""
     [one] = connected(address, 1, host)
-    octets = b"\0" + (2 * count).to_bytes(4, "big") + bytes(count)
     parts = (octets[at : at + 16_000] for at in range(0, len(octets), 16_000))
-    head = frame(Kind.HEADERS, END_HEADERS, 1, block(request_fields(NAME)))
-    said = PREFACE + settings() + head + b"".join(frame(Kind.DATA, 0, 1, part) for part in parts)
-    await asyncio.get_running_loop().sock_sendall(one, said)
+    head = frame(Kind.HEADERS, END_HEADERS, 1, block([*request_fields(NAME), *fields]))
+    all_of_it = PREFACE + settings() + head
+    all_of_it += b"".join(frame(Kind.DATA, 0, 1, part) for part in parts)
+    await asyncio.get_running_loop().sock_sendall(one, all_of_it)
     return one
 
 
-async def test_strangers_who_fill_the_memory_are_ended_host_by_host_and_nobody_else_is_refused():
+@pytest.mark.parametrize("say", [half_said, never_ended, packed])
+async def test_strangers_who_fill_the_memory_are_ended_host_by_host_and_nobody_else_is_refused(say):
     async with (
         full(100, Watch(), octets_max=1 << 20) as (server, address),
         ariane_wire.insecure_channel(address) as channel,
@@ -202,7 +230,7 @@ async def test_strangers_who_fill_the_memory_are_ended_host_by_host_and_nobody_e
         ask = channel.unary_unary(NAME)
         assert await ask(b"anna", timeout=20) == b"anna"
         for _ in range(5):
-            strangers = [await half_said(address, 450_000, f"127.0.0.{n}") for n in (2, 3)]
+            strangers = [await say(address, 450_000, f"127.0.0.{n}") for n in (2, 3)]
             async with asyncio.timeout(60):
                 while sum(map(left, ([each] for each in strangers))) == 2:
                     await turns(1)
@@ -267,3 +295,15 @@ def test_choosing_who_gives_way_asks_for_each_known_one_once():
     assert unproved.give_way("new", lambda _: True) is None
     unproved.add("many", known[0])
     assert unproved.give_way("new", lambda _: True) is known[-1]
+
+
+async def test_a_request_whose_call_does_not_end_is_counted_until_it_does():
+    async with full(100, None, octets_max=1 << 20) as (server, address):
+        held = [await never_ended(address, 300_000, "127.0.0.2") for _ in range(2)]
+        while server.statistics().held_octets < 600_000:
+            await turns(1)
+        for each in held:
+            each.sendall(frame(Kind.DATA, END_STREAM, 1, b""))
+        while server.statistics().held_octets:
+            await turns(1)
+        close(held)

@@ -79,6 +79,9 @@ class ServerCall(Stream):
                 self.refuse(StatusCode.INTERNAL, "more than one request of a single one")
             else:
                 self._message = message
+                if not self.is_remote_closed:
+                    # Nobody reads it until the client ends its half, which may be never.
+                    self.hold(len(message))
             return
         if self._messages is None:
             self._messages = deque()
@@ -326,6 +329,8 @@ class ServerCall(Stream):
     def take_single(self) -> bytes | bytearray | None:
         """The request of a call that has one; None if it has yet to be read."""
         message, self._message = self._message, None
+        if self.unread:
+            self.release(self.unread)
         return message
 
     async def next_request(self) -> bytes | bytearray | None:
