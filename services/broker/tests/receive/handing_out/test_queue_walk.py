@@ -31,6 +31,17 @@ def test_queues_that_are_put_back_come_behind_all_others():
     assert walk.take() == []
 
 
+def test_queues_may_be_put_first_as_often_as_cold_messages_are_waited_for():
+    """A receive over many queues with a cold backlog does so for each piece that it reads."""
+    walk = QueueWalk({"orders": 4 * QUEUES_MAX}, 0)
+    first = walk.take()
+    for _ in range(20_000):
+        walk.put_first(first)
+        assert walk.take() == first
+    walk.put_first(first[9:])
+    assert walk.take() == [*first[9:], *(QueueKey("orders", QUEUES_MAX + at) for at in range(9))]
+
+
 @pytest.mark.parametrize(("things", "queues_max"), [(0, 8), (12 * READ_THINGS, 12)])
 def test_of_many_queues_those_of_the_highest_priority_are_read(things, queues_max):
     selections, rows = [], []

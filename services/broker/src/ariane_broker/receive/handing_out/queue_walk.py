@@ -6,7 +6,7 @@ It begins at a random queue, so that one with a deep backlog does not starve oth
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, islice, repeat
 from typing import Final
@@ -33,18 +33,22 @@ class QueueWalk:
             first: Below their sum.
         """
         self._ahead: Iterator[QueueKey] = _queues_from(counts, first)
+        self._first: deque[QueueKey] = deque()
         self._again: deque[QueueKey] = deque()
 
     def take(self) -> list[QueueKey]:
         """The next queues to look at, ``QUEUES_MAX`` at most; none at the end of the walk."""
-        queues = list(islice(self._ahead, QUEUES_MAX))
+        queues: list[QueueKey] = []
+        while self._first and len(queues) < QUEUES_MAX:
+            queues.append(self._first.popleft())
+        queues += islice(self._ahead, QUEUES_MAX - len(queues))
         while self._again and len(queues) < QUEUES_MAX:
             queues.append(self._again.popleft())
         return queues
 
-    def put_first(self, queues: Iterable[QueueKey]) -> None:
+    def put_first(self, queues: Sequence[QueueKey]) -> None:
         """Look at some queues next that were taken and not looked at."""
-        self._ahead = chain(queues, self._ahead)
+        self._first.extendleft(reversed(queues))
 
     def put_back(self, queues: Iterable[QueueKey]) -> None:
         """Look at some queues again, behind all others."""
