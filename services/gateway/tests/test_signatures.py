@@ -3,6 +3,7 @@
 import asyncio
 import hmac
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
 import pytest
 from google.protobuf.message_factory import GetMessageClass
@@ -12,8 +13,11 @@ from apache.rocketmq.v2 import definition_pb2 as dp
 from apache.rocketmq.v2 import service_pb2 as pb
 from ariane_gateway import app
 from ariane_gateway.access_keys import AccessKey
+from ariane_gateway.rpc.door import Door
 from ariane_gateway.rpc.signature import SignatureRefused, signer_of
 from ariane_servicekit import StartRefused
+from ariane_servicekit.security.identity.identify import Identifier
+from ariane_wire import Identity
 from services.gateway.tests.test_settling import change, forward
 
 NOW = datetime(2026, 11, 29, 14, 30, tzinfo=UTC)
@@ -172,6 +176,22 @@ async def test_a_client_id_is_that_of_one_user(start_gateway, connect, key_file)
 
 async def test_a_signature_means_nothing_where_nobody_asks(client, ariane_topic):
     await sign(client, "anybody", "anything").send(ariane_topic, b"a teapot")
+
+
+@pytest.mark.parametrize("asks", [False, True])
+def test_a_call_proves_who_is_there_only_where_it_is_asked_for_a_signature(asks):
+    identity = Identity("ipv4:10.0.0.7:40211")
+    metadata = {**signed(), "x-mq-client-id": "c"}
+    context = SimpleNamespace(
+        identity=lambda: identity,
+        invocation_metadata=metadata.items,
+        peer=lambda: identity.peer,
+        time_remaining=lambda: 1.0,
+    )
+    known = SimpleNamespace(known=True, find=KEYS.get) if asks else None
+    Door(known, lambda: NOW, lambda _client_id, _user: False).caller(context)
+    logins = SimpleNamespace(login_of=lambda _: None)
+    assert Identifier(None, logins).is_stranger(identity) is not asks
 
 
 async def test_a_file_of_keys_that_is_none_is_refused_at_the_start(start_gateway, key_file):

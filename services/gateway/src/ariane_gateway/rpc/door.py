@@ -95,7 +95,7 @@ class Door:
             if self._is_of_another(client_id, signer.user):
                 # What is sent to a client, as half messages are, would go to whoever says its id.
                 raise Illegal(Code.FORBIDDEN, f"{CLIENT_ID} is that of another user's client")
-        note_proof(context.identity())  # type: ignore[attr-defined]  # Of our transport.
+            note_proof(context.identity())  # type: ignore[attr-defined]  # Of our transport.
         address = _address_of(context.peer())
         USER.set(acted_for(signer.user, address if signer.by_address else ""))
         return Caller(
