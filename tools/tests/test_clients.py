@@ -66,7 +66,7 @@ LAYERS = {
 }
 PARTS = [
     {"client", "limit", "index", "sources", "routes"}
-    | {"Client", "ClientSettings", "Deadline", "Sources", "NameServers"},
+    | {"Client", "ClientSettings", "Deadline", "Sources", "NameServers", "TopicRoute"},
     {"security", "Security", "Tls", "Peer", "Login"},
     {"errors", "ArianeException"},
     {"message", "Message", "Delivery", "Receipt", "Nack", "Outcome", "Times"},

@@ -53,6 +53,7 @@ type process struct {
 	mu      sync.Mutex
 	brokers []*process
 	present []*process // Those that are listed.
+	replica bool       // Whether routes have it as a replica without a primary.
 	counts  map[string]int
 	sent    []string
 	parents []string // Spans of packed messages.
@@ -110,8 +111,12 @@ func (p *process) GetRoute(context.Context, *namesrvv1.GetRouteRequest) (*namesr
 	}
 	route := &namesrvv1.Route{Topic: topic}
 	for _, broker := range p.brokers {
+		id := int64(0)
+		if broker.replica {
+			id = 1
+		}
 		route.Brokers = append(route.Brokers, &namesrvv1.BrokerRoute{
-			BrokerName: broker.name, Addresses: map[int64]string{0: broker.address},
+			BrokerName: broker.name, Addresses: map[int64]string{id: broker.address},
 			WriteQueueCount: broker.queues, ReadQueueCount: broker.queues,
 			Permission: namesrvv1.TopicPermission_TOPIC_PERMISSION_READ_WRITE,
 		})
@@ -643,6 +648,46 @@ func TestATopicThatWasDeletedBehindAChangeOfItsPrimaryIsSentToTheNextOne(t *test
 				}
 			}
 		}
+	}
+}
+
+// A topic was deleted while nobody could write it: no broker would ever say so.
+func TestATopicThatWasDeletedWhileItHadNoPrimaryIsGone(t *testing.T) {
+	for why, gone := range map[string]bool{"topic": true, "warming_up": false, "queue_order": false, "away_brokers": false} {
+		t.Run(why, func(t *testing.T) {
+			t.Parallel()
+			broker := start(t, "broker-a")
+			nameServer := start(t, "", broker)
+			of := client(t, nameServer)
+			of.options.CallTimeout = time.Second
+			producer := NewProducer(of)
+			one, grouped := Message{Topic: topic, Body: []byte("one")}, Message{Topic: topic, Body: []byte("two"), Group: "table-7"}
+			send(t, producer, one)
+			send(t, producer, grouped)
+			broker.replica = true
+			of.forgetRoute(topic)
+			expect := func(message Message, reason string, retriable bool) {
+				t.Helper()
+				_, err := producer.Send(t.Context(), message)
+				var known *Error
+				if !errors.As(err, &known) || known.Reason != reason || known.Retriable != retriable || known.OutcomeUnknown {
+					t.Errorf("group %q: %v instead of %s", message.Group, err, reason)
+				}
+			}
+			expect(one, "TOPIC_NOT_WRITABLE", true)
+			nameServer.route = func() error { return status.ErrorProto(saidOf("ROUTE_NOT_FOUND", why)) }
+			of.forgetRoute(topic)
+			if !gone {
+				expect(one, "TOPIC_NOT_WRITABLE", true)
+				expect(grouped, "ROUTE_NOT_FOUND", true)
+				return
+			}
+			expect(one, "ROUTE_NOT_FOUND", false)
+			expect(grouped, "ROUTE_NOT_FOUND", false)
+			broker.replica, nameServer.route = false, func() error { return nil }
+			send(t, producer, one)
+			send(t, producer, grouped)
+		})
 	}
 }
 

@@ -286,19 +286,24 @@ func (p *Producer) Recall(ctx context.Context, topic string, receipt Receipt) (s
 
 // choose picks a queue for messages that are surely not stored yet, and says where it is.
 func (c *Client) choose(ctx context.Context, topic, group string) (target queue, address string, err error) {
+	known, err := c.route(ctx, topic)
+	if err != nil {
+		return target, "", err
+	}
+	if known.denial != nil {
+		c.forgetRoute(topic) // Whoever makes it anew is found at once.
+		denial := *known.denial
+		return target, "", &denial
+	}
 	if group != "" {
 		if target, err = c.groupQueue(ctx, topic, group); err == nil {
 			address, err = c.brokerAddress(ctx, target.broker, topic)
 		}
 		return target, address, err
 	}
-	known, err := c.route(ctx, topic)
-	if err != nil {
-		return target, "", err
-	}
 	if len(known.writable) == 0 {
 		return target, "", &Error{
-			Code: codes.PermissionDenied, Reason: "TOPIC_NOT_WRITABLE",
+			Code: codes.PermissionDenied, Reason: "TOPIC_NOT_WRITABLE", Retriable: true,
 			Message: fmt.Sprintf("no broker takes messages of topic %s now (ariane topic show %s)", topic, topic),
 		}
 	}

@@ -27,6 +27,8 @@ type answer struct {
 type topicRoute struct {
 	route    *namesrvv1.Route
 	writable []writable
+	// denial is what name servers said since: that there is no such topic, and no broker takes messages that could say more.
+	denial *Error
 }
 
 type writable struct {
@@ -70,7 +72,7 @@ func (c *Client) route(ctx context.Context, topic string) (*topicRoute, error) {
 	return askNameServer(ctx, c, question{topic: topic}, func(ctx context.Context, stub namesrvv1.RouteServiceClient) (*topicRoute, error) {
 		said, err := stub.GetRoute(ctx, &namesrvv1.GetRouteRequest{Topic: topic})
 		if denial := errorOf(err, ""); denial.Reason == ReasonRouteNotFound && !denial.exists() {
-			c.followBrokers(ctx, stub, question{topic: topic})
+			c.followBrokers(ctx, stub, question{topic: topic}, denial)
 		}
 		c.noteClusters(said.GetRoute())
 		return topicRouteOf(said.GetRoute()), err
@@ -96,14 +98,13 @@ func listBrokers(ctx context.Context, stub namesrvv1.RouteServiceClient) ([]*nam
 
 // followBrokers has the known route of a topic lead to the present primaries, which say what became of it: name
 // servers have no route of a topic that was deleted, and a primary that has stopped or stands still names no successor.
-func (c *Client) followBrokers(ctx context.Context, stub namesrvv1.RouteServiceClient, asked question) {
+func (c *Client) followBrokers(ctx context.Context, stub namesrvv1.RouteServiceClient, asked question, denial *Error) {
 	if c.knownRoute(asked) == nil {
 		return
 	}
 	present, err := listBrokers(ctx, stub)
 	if err != nil {
 		c.options.Logger.Debug("where the brokers of a topic are now is not known", "topic", asked.topic, "error", err)
-		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -121,7 +122,11 @@ func (c *Client) followBrokers(ctx context.Context, stub namesrvv1.RouteServiceC
 			}
 		}
 	}
-	c.known[asked] = answer{topicRouteOf(route), before.until}
+	made := topicRouteOf(route)
+	if len(made.writable) == 0 && !denial.mayComeBack() {
+		made.denial = denial
+	}
+	c.known[asked] = answer{made, before.until}
 }
 
 // knownRoute is what is known of a topic, old or not; nil if nothing is.

@@ -92,6 +92,7 @@ export class Client {
   private readonly calls = new Set<Call>();
   /** By topic, then by message group; where the topic itself is stands at "". */
   private readonly known = new Map<string, Map<string, Answer>>();
+  private readonly denials = new WeakMap<Route, ArianeError>();
   /** The cluster of each broker, as routes name it. */
   private readonly clusters = new Map<string, string>();
   /** Questions on their way, by topic and message group. */
@@ -227,7 +228,8 @@ export class Client {
         for (const each of route.brokers) this.clusters.set(each.brokerName, each.clusterName);
         return route;
       } catch (error) {
-        if (saysThatTopicIsUnknown(errorOf(error))) await this.followBrokers(topic, stub, address, once);
+        const denial = errorOf(error);
+        if (saysThatTopicIsUnknown(denial)) await this.followBrokers(topic, stub, address, once, denial);
         throw error;
       }
     });
@@ -237,7 +239,9 @@ export class Client {
    * Have the known route of a topic lead to the present primaries, which say what became of it: name servers have no
    * route of a topic that was deleted, and a primary that has stopped or stands still names no successor.
    */
-  private async followBrokers(topic: string, stub: RouteServiceClient, address: string, limit: Limit): Promise<void> {
+  private async followBrokers(
+    topic: string, stub: RouteServiceClient, address: string, limit: Limit, denial: ArianeError,
+  ): Promise<void> {
     const known = this.known.get(topic)?.get("");
     if (!known) return;
     const route = known.said as Route;
@@ -247,13 +251,20 @@ export class Client {
         for (const each of await this.listPrimaries(cluster, stub, address, limit)) present.set(`${cluster}/${each.name}`, each.address);
       }
     } catch {
-      return; // What is known holds.
+      // What is known holds.
     }
     // Without a primary nobody is asked for the topic. Others read the known route.
-    known.said = { ...route, brokers: route.brokers.map((each) => {
+    const followed = { ...route, brokers: route.brokers.map((each) => {
       const now = each.addresses.get(0n) && present.get(`${each.clusterName}/${each.brokerName}`);
       return now ? { ...each, addresses: new Map(each.addresses).set(0n, now) } : each;
     }) };
+    if (!denial.retriable) this.denials.set(followed, denial);
+    known.said = followed;
+  }
+
+  /** What name servers said since of the topic of a route: that there is no such topic. */
+  denialOf(route: Route): ArianeError | undefined {
+    return this.denials.get(route);
   }
 
   /** Which queue the messages of a group go to, by the same terms. */

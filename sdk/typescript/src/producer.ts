@@ -151,16 +151,21 @@ export class Producer {
 
   /** Pick a queue for messages that are surely not stored yet. */
   async choose(topic: string, group: string, limit: Limit): Promise<Place> {
+    const route = await this.client.route(topic, limit);
+    let places = this.places.get(route);
+    if (!places) this.places.set(route, (places = placesOf(route)));
+    const denial = places.length === 0 && this.client.denialOf(route);
+    if (denial) {
+      this.client.forgetRoute(topic); // Whoever makes it anew is found at once.
+      throw denial.copy();
+    }
     if (group) {
       const { brokerName: broker, queueId } = await this.client.groupQueue(topic, group, limit);
       return { topic, broker, queueId, address: await this.client.brokerAddress(broker, [topic], limit) };
     }
-    const route = await this.client.route(topic, limit);
-    let places = this.places.get(route);
-    if (!places) this.places.set(route, (places = placesOf(route)));
     if (places.length === 0) {
       const text = `no broker takes messages of topic ${topic} now (ariane topic show ${topic})`;
-      throw new ArianeError(text, Code.PERMISSION_DENIED, "TOPIC_NOT_WRITABLE");
+      throw Object.assign(new ArianeError(text, Code.PERMISSION_DENIED, "TOPIC_NOT_WRITABLE"), { retriable: true });
     }
     return places[this.turn++ % places.length]!;
   }

@@ -306,6 +306,31 @@ for (const before of ["refuses", "is gone"]) {
   }
 }
 
+for (const [why, isGone] of Object.entries({ topic: true, warming_up: false, queue_order: false, away_brokers: false })) {
+  test(`a topic without a route (${why}), which has no primary, is ${isGone ? "" : "not "}gone`, async () => {
+    const broker = await start("broker-a");
+    const nameServer = await start("", broker);
+    const client = clientOf(nameServer);
+    const producer = new Producer(client);
+    const send = (group = "") => producer.send(message("x", group), { timeoutMs: 1000 });
+    const refused = async (group = "") => {
+      const { reason, retriable, outcomeUnknown } = await refusal(send(group));
+      return [reason, retriable, outcomeUnknown];
+    };
+    for (const group of ["", "table-7"]) await send(group);
+    broker.isReplica = true;
+    client.forgetRoute(TOPIC);
+    assert.deepEqual(await refused(), ["TOPIC_NOT_WRITABLE", true, false]);
+    nameServer.route = () => refusalOf("ROUTE_NOT_FOUND", { [why]: "x" });
+    client.forgetRoute(TOPIC);
+    assert.deepEqual(await refused(), isGone ? ["ROUTE_NOT_FOUND", false, false] : ["TOPIC_NOT_WRITABLE", true, false]);
+    assert.deepEqual(await refused("table-7"), ["ROUTE_NOT_FOUND", !isGone, false]);
+    broker.isReplica = false;
+    nameServer.route = () => undefined;
+    for (const group of ["", "table-7"]) if (isGone) await send(group);
+  });
+}
+
 test("a broker that is away keeps no other from hearing", async () => {
   const [gone, there] = [await start("broker-a"), await start("broker-b")];
   for (const broker of [gone, there]) broker.receive = async () => [`of ${broker.name}`];

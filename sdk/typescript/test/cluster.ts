@@ -54,6 +54,8 @@ export class Process {
   receive: () => Promise<string[]> = () => new Promise(() => {});
   /** What sends are refused with. */
   refusal: Partial<ServiceError> | undefined;
+  /** Whether routes have it as a replica without a primary. */
+  isReplica = false;
   /** Brokers that are listed. */
   present: readonly Process[] = [];
   /** What routes are refused with. */
@@ -96,7 +98,7 @@ export class Process {
           return;
         }
         const brokers = this.brokers.map((each) => ({
-          brokerName: each.name, addresses: new Map([[0n, each.address]]), writeQueueCount: each.queues, readQueueCount: each.queues,
+          brokerName: each.name, addresses: new Map([[each.isReplica ? 1n : 0n, each.address]]), writeQueueCount: each.queues, readQueueCount: each.queues,
           clusterName: "main",
           permission: TopicPermission.TOPIC_PERMISSION_READ_WRITE,
         }));

@@ -181,17 +181,16 @@ public final class ArianeException extends RuntimeException {
         return new ArianeException("", text, code, reason, Map.of(), Duration.ZERO, null);
     }
 
-    static ArianeException away(String text) {
-        ArianeException made = of(Status.Code.UNAVAILABLE, "ROUTE_NOT_FOUND", text);
+    /** The same where it may succeed later. */
+    static ArianeException retriable(Status.Code code, String reason, String text) {
+        ArianeException made = of(code, reason, text);
         made.retriable = true;
         return made;
     }
 
     /** No reply came in time: a sent request may have had its effect. */
     static ArianeException requestTimeout(String text, boolean sent) {
-        ArianeException made = of(Status.Code.DEADLINE_EXCEEDED, "REQUEST_TIMEOUT", text).withOutcome(sent);
-        made.retriable = true;
-        return made;
+        return retriable(Status.Code.DEADLINE_EXCEEDED, "REQUEST_TIMEOUT", text).withOutcome(sent);
     }
 
     static ArianeException interrupted() {

@@ -220,16 +220,21 @@ public final class Client implements AutoCloseable {
     }
 
     Route route(String topic, Deadline deadline) {
+        return topicRoute(topic, deadline).route();
+    }
+
+    TopicRoute topicRoute(String topic, Deadline deadline) {
         GetRouteRequest request = GetRouteRequest.newBuilder().setTopic(topic).build();
         Question asked = new Question(topic, "");
         return nameServers.ask(asked, deadline, stub -> {
             try {
                 Route route = stub.getRoute(request).getRoute();
                 route.getBrokersList().forEach(each -> clusters.put(each.getBrokerName(), each.getClusterName()));
-                return route;
+                return TopicRoute.of(route);
             } catch (StatusRuntimeException refused) {
-                if (ArianeException.of(refused, "").isTopicUnknown()) {
-                    nameServers.<Route>change(asked, known -> followed(known, stub));
+                ArianeException denial = ArianeException.of(refused, "");
+                if (denial.isTopicUnknown()) {
+                    nameServers.<TopicRoute>change(asked, known -> TopicRoute.of(followed(known.route(), stub)).denied(denial));
                 }
                 throw refused;
             }
@@ -279,7 +284,7 @@ public final class Client implements AutoCloseable {
                 failure = failure == null ? unknown : failure; // Another topic may tell.
             }
         }
-        throw failure != null ? failure : ArianeException.away(
+        throw failure != null ? failure : ArianeException.retriable(Status.Code.UNAVAILABLE, "ROUTE_NOT_FOUND",
                 "no primary of broker " + brokerName + " is known for topic " + String.join(", ", topics));
     }
 

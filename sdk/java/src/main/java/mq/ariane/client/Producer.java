@@ -24,8 +24,6 @@ import mq.ariane.broker.v1.SendServiceGrpc;
 import mq.ariane.broker.v1.SentMessage;
 import mq.ariane.common.v1.MessageQueue;
 import mq.ariane.common.v1.ReplyAddress;
-import mq.ariane.namesrv.v1.BrokerRoute;
-import mq.ariane.namesrv.v1.TopicPermission;
 
 /**
  * Sends messages. Each is stored once although sends are repeated: batches carry numbers by which the broker knows
@@ -272,24 +270,21 @@ public final class Producer {
 
     /** Picks a queue for messages that are surely not stored yet. */
     Place choose(String topic, String group, Deadline deadline) {
+        TopicRoute known = client.topicRoute(topic, deadline);
+        if (known.denial() != null) {
+            client.nameServers.forget(topic); // Whoever makes it anew is found at once.
+            throw known.denial().copy();
+        }
         if (!group.isEmpty()) {
             MessageQueue found = client.groupQueue(topic, group, deadline);
             Queue queue = new Queue(topic, found.getBrokerName(), found.getQueueId());
             return new Place(queue, client.brokerAddress(queue.brokerName(), List.of(topic), deadline));
         }
-        List<Place> places = new ArrayList<>();
-        for (BrokerRoute broker : client.route(topic, deadline).getBrokersList()) {
-            boolean writable = broker.getPermission() == TopicPermission.TOPIC_PERMISSION_WRITE
-                    || broker.getPermission() == TopicPermission.TOPIC_PERMISSION_READ_WRITE;
-            for (int id = 0; writable && broker.containsAddresses(0) && id < broker.getWriteQueueCount(); id++) {
-                places.add(new Place(new Queue(topic, broker.getBrokerName(), id), broker.getAddressesOrThrow(0)));
-            }
-        }
-        if (places.isEmpty()) {
-            throw ArianeException.of(Status.Code.PERMISSION_DENIED, "TOPIC_NOT_WRITABLE",
+        if (known.writable().isEmpty()) {
+            throw ArianeException.retriable(Status.Code.PERMISSION_DENIED, "TOPIC_NOT_WRITABLE",
                     "no broker takes messages of topic " + topic + " now (ariane topic show " + topic + ")");
         }
-        return places.get(Math.floorMod(turn.getAndIncrement(), places.size()));
+        return known.writable().get(Math.floorMod(turn.getAndIncrement(), known.writable().size()));
     }
 
     /** Sends on the lane of a queue when all before it is over. */

@@ -1,5 +1,6 @@
 package mq.ariane.client;
 
+import io.grpc.Status;
 import java.lang.System.Logger.Level;
 import java.time.Duration;
 import java.util.HashMap;
@@ -217,7 +218,8 @@ final class ReplyInbox {
             }
         }
         if (broker == null || !broker.containsAddresses(0)) {
-            throw ArianeException.away("no primary of broker " + reader.brokerName + " is known for " + reader.topic);
+            throw ArianeException.retriable(Status.Code.UNAVAILABLE, "ROUTE_NOT_FOUND",
+                    "no primary of broker " + reader.brokerName + " is known for " + reader.topic);
         }
         var mine = FilterExpression.newBuilder().setKind(FilterKind.FILTER_KIND_TAG).setText(client.id());
         var request = PullMessagesRequest.newBuilder().setConsumerGroup(GROUP).setClientId(client.id())

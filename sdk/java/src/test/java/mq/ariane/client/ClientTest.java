@@ -275,6 +275,43 @@ class ClientTest {
         }
     }
 
+    /** A topic was deleted while nobody could write it: no broker would ever say so. */
+    @Test
+    void aTopicThatWasDeletedWhileItHadNoPrimaryIsGone() throws Exception {
+        Map<String, Boolean> reasons = Map.of("topic", true, "warming_up", false, "queue_order", false, "away_brokers", false);
+        for (var why : reasons.entrySet()) {
+            boolean isGone = why.getValue();
+            FakeProcess broker = start("broker-a");
+            FakeProcess nameServer = start("", broker);
+            Client client = client(PATIENCE, nameServer);
+            Producer producer = new Producer(client);
+            Message plain = message("plain");
+            Message grouped = message("grouped").inGroup("table-7");
+            List.of(plain, grouped).forEach(producer::send);
+            broker.hasPrimary = false;
+            client.nameServers.forget(FakeProcess.TOPIC);
+            assertEquals("TOPIC_NOT_WRITABLE true", refusal(producer, plain));
+            nameServer.route = () -> {
+                throw ReasonsTest.said("ROUTE_NOT_FOUND", Map.of(why.getKey(), "x"));
+            };
+            client.nameServers.forget(FakeProcess.TOPIC);
+            assertEquals(isGone ? "ROUTE_NOT_FOUND false" : "TOPIC_NOT_WRITABLE true", refusal(producer, plain));
+            assertEquals("ROUTE_NOT_FOUND " + !isGone, refusal(producer, grouped));
+            broker.hasPrimary = true;
+            nameServer.route = () -> null;
+            if (isGone) {
+                List.of(plain, grouped).forEach(producer::send);
+            }
+        }
+    }
+
+    /** The reason of a refused send, and whether it is retriable. */
+    private static String refusal(Producer producer, Message message) {
+        ArianeException failure = assertThrows(ArianeException.class, () -> producer.send(message, Duration.ofSeconds(1)));
+        assertFalse(failure.isOutcomeUnknown(), failure.toString());
+        return failure.reason() + " " + failure.isRetriable();
+    }
+
     @Test
     void whoWaitsLearnsThatTheConsumerWasClosed() throws Exception {
         FakeProcess broker = start("broker-a");
