@@ -651,6 +651,31 @@ func TestATopicThatWasDeletedBehindAChangeOfItsPrimaryIsSentToTheNextOne(t *test
 	}
 }
 
+func TestASendWhoseTimeIsOverBeforeItsCallIsSurelyNotStored(t *testing.T) {
+	broker := start(t, "broker-a")
+	producer := NewProducer(client(t, start(t, "", broker)))
+	send(t, producer, Message{Topic: topic, Body: []byte("x")})
+	cancelled, cancel := context.WithCancel(context.Background())
+	cancel()
+	late, end := context.WithTimeout(context.Background(), -time.Second)
+	defer end()
+	for range 50 { // One of two that can go on is chosen at random.
+		for _, ctx := range []context.Context{cancelled, late} {
+			_, single := producer.Send(ctx, Message{Topic: topic, Body: []byte("y")})
+			_, batch := producer.SendBatch(ctx, []Message{{Topic: topic, Body: []byte("y")}})
+			for _, err := range []error{single, batch} {
+				var known *Error
+				if !errors.As(err, &known) || known.OutcomeUnknown || !errors.Is(err, ctx.Err()) {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	if !slices.Equal(broker.sent, []string{"x"}) {
+		t.Fatal(broker.sent)
+	}
+}
+
 // A topic was deleted while nobody could write it: no broker would ever say so.
 func TestATopicThatWasDeletedWhileItHadNoPrimaryIsGone(t *testing.T) {
 	for why, gone := range map[string]bool{"topic": true, "warming_up": false, "queue_order": false, "away_brokers": false} {

@@ -157,6 +157,8 @@ func (p *Producer) sendTo(
 	case line.free <- struct{}{}:
 		defer func() { <-line.free }()
 	case <-ctx.Done():
+	}
+	if ctx.Err() != nil { // Also where both were so.
 		failure := errorOf(ctx.Err(), address)
 		failure.OutcomeUnknown = false
 		return nil, failure

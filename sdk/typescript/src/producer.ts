@@ -181,7 +181,7 @@ export class Producer {
     // It holds nothing of those before it.
     lane.free = before.then(() => left).then(() => FREE);
     try {
-      if (await limit.first([before])) return await this.sendTo(lane, place, messages, limit);
+      if (await limit.first([before]) && limit.leftMs > 0) return await this.sendTo(lane, place, messages, limit);
       throw new ArianeError("earlier sends take too long", Code.DEADLINE_EXCEEDED, "DEADLINE_PASSED");
     } finally {
       leave();

@@ -306,6 +306,18 @@ for (const before of ["refuses", "is gone"]) {
   }
 }
 
+test("a send whose time is over before its call is surely not stored", async () => {
+  const broker = await start("broker-a");
+  const producer = new Producer(clientOf(await start("", broker)));
+  await producer.send(message("x"));
+  const late = { timeoutMs: 0 };
+  for (const send of [() => producer.send(message("y"), late), () => producer.sendBatch([message("y")], late)]) {
+    const { reason, outcomeUnknown } = await refusal(send());
+    assert.deepEqual([reason, outcomeUnknown], ["DEADLINE_PASSED", false]);
+  }
+  assert.equal(broker.sent.length, 1);
+});
+
 for (const [why, isGone] of Object.entries({ topic: true, warming_up: false, queue_order: false, away_brokers: false })) {
   test(`a topic without a route (${why}), which has no primary, is ${isGone ? "" : "not "}gone`, async () => {
     const broker = await start("broker-a");

@@ -299,6 +299,9 @@ public final class Producer {
             throw ArianeException.interrupted().withOutcome(false);
         }
         try {
+            if (deadline.left().isZero()) {
+                throw ArianeException.of(Status.Code.DEADLINE_EXCEEDED, "DEADLINE_PASSED", "no time is left to send");
+            }
             return sendTo(lane, place, messages, deadline);
         } finally {
             lane.free.unlock();

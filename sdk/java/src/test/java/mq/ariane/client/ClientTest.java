@@ -31,6 +31,7 @@ import java.util.stream.Stream;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.function.Executable;
 
 @Timeout(120)
 class ClientTest {
@@ -327,6 +328,19 @@ class ClientTest {
         consumer.close();
         ExecutionException error = assertThrows(ExecutionException.class, waiting::get);
         assertEquals(IllegalStateException.class, error.getCause().getClass());
+    }
+
+    @Test
+    void aSendWhoseTimeIsOverBeforeItsCallIsSurelyNotStored() throws Exception {
+        FakeProcess broker = start("broker-a");
+        Producer producer = new Producer(client(PATIENCE, start("", broker)));
+        producer.send(message("x"));
+        for (Executable late : List.<Executable>of(() -> producer.send(message("y"), Duration.ZERO),
+                () -> producer.sendBatch(List.of(message("y")), Duration.ZERO))) {
+            ArianeException failure = assertThrows(ArianeException.class, late);
+            assertEquals("DEADLINE_PASSED false", failure.reason() + " " + failure.isOutcomeUnknown());
+        }
+        assertEquals(1, broker.sent.size());
     }
 
     @Test
