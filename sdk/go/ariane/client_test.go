@@ -383,6 +383,40 @@ func TestWhatOthersSeeAgainByNowIsNotGivenOut(t *testing.T) {
 	}
 }
 
+func TestWhoReceivesIsNotKeptWaitingByAnotherThatWorks(t *testing.T) {
+	broker := start(t, "broker-a")
+	arrive := make(chan string)
+	broker.receive = func(ctx context.Context) []string {
+		select {
+		case body := <-arrive:
+			return []string{body}
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	waiter := consumer(t, client(t, start(t, "", broker)))
+	came := make(chan []Delivery)
+	for range 2 { // Each receives once only, and works on it then.
+		go func() {
+			deliveries, _ := waiter.Receive(context.Background(), patience)
+			came <- deliveries
+		}()
+	}
+	for waiter.receiving.Load() < 2 {
+		time.Sleep(time.Millisecond)
+	}
+	for _, body := range []string{"first", "second"} {
+		select {
+		case arrive <- body:
+		case <-time.After(promptly):
+			t.Fatal("nobody asks for the ", body)
+		}
+		if found := bodies(<-came); !slices.Equal(found, []string{body}) {
+			t.Fatal(found)
+		}
+	}
+}
+
 func TestManyReceiveAtATimeAndEachMessageComesOnce(t *testing.T) {
 	const messages = 200
 	broker := start(t, "broker-a")

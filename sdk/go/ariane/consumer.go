@@ -63,7 +63,8 @@ type Consumer struct {
 	pending map[string]bool // By address of a broker: whether it is being asked, or its answer waits.
 	asking  sync.WaitGroup
 
-	lost atomic.Int64
+	receiving atomic.Int64 // How many wait for messages.
+	lost      atomic.Int64
 }
 
 type received struct {
@@ -142,6 +143,8 @@ func (c *Consumer) Receive(ctx context.Context, wait time.Duration) ([]Delivery,
 	wait = max(wait, 0)
 	waiting, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
+	c.receiving.Add(1)
+	defer c.receiving.Add(-1)
 	var failure *Error
 	for repeats := 0; ; repeats++ {
 		hold := min(wait, holdMax)
@@ -159,6 +162,9 @@ func (c *Consumer) Receive(ctx context.Context, wait time.Duration) ([]Delivery,
 			if answer.err == nil {
 				// Nobody may have called until others see them again.
 				if len(answer.deliveries) > 0 && time.Since(answer.at) < c.options.InvisibleDuration {
+					if c.receiving.Load() > 1 {
+						_ = c.askAll(ctx, wait, hold) // For the others: who works on these asks for nothing. Where it fails, they will hear.
+					}
 					return answer.deliveries, nil
 				}
 				repeats, failure = 0, nil

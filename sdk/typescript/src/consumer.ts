@@ -233,7 +233,7 @@ export class Consumer {
    */
   private ask(address: string, name: string, subscriptions: WireSubscription[], holdMs: number): Promise<Answer> {
     const deliveries: Delivery[] = [];
-    return new Promise((resolve) => {
+    return new Promise<Answer>((resolve) => {
       const stub = this.client.stub(ReceiveServiceClient, { address, kind: "broker", name });
       const order = { ...this.order, subscriptions, holdDuration: durationOf(holdMs) };
       const deadline = Date.now() + holdMs + this.client.settings.tryTimeoutMs;
@@ -253,7 +253,7 @@ export class Consumer {
       });
       call.on("error", (error) => done(errorOf(error, address)));
       call.on("end", () => done());
-    });
+    }).catch((error: unknown) => ({ address, deliveries, at: Date.now(), taken: false, error: errorOf(error, address) }));
   }
 
   /**

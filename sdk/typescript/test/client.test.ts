@@ -318,6 +318,21 @@ test("a send whose time is over before its call is surely not stored", async () 
   assert.equal(broker.sent.length, 1);
 });
 
+test("a call to receive that cannot be made keeps no later one from being made", async () => {
+  const broker = await start("broker-a");
+  broker.receive = async () => ["x"];
+  const client = clientOf(await start("", broker));
+  const consumer = consumerOf(client);
+  await client.route(TOPIC);
+  const { stub } = client;
+  client.stub = () => {
+    throw new Error("the file of a certificate is being replaced");
+  };
+  await refusal(consumer.receive(PATIENCE_MS));
+  client.stub = stub;
+  assert.deepEqual(bodies(await consumer.receive(PATIENCE_MS)), ["x"]);
+});
+
 for (const [why, isGone] of Object.entries({ topic: true, warming_up: false, queue_order: false, away_brokers: false })) {
   test(`a topic without a route (${why}), which has no primary, is ${isGone ? "" : "not "}gone`, async () => {
     const broker = await start("broker-a");

@@ -15,6 +15,7 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.BiFunction;
 import mq.ariane.broker.v1.AckMessagesRequest;
@@ -38,6 +39,9 @@ public final class Consumer implements AutoCloseable {
 
     record Answer(String address, List<Delivery> deliveries, long atNanos, ArianeException error) {}
 
+    /** Tells all who wait, one after the other, that the consumer is closed. */
+    private static final Answer CLOSED = new Answer("", List.of(), 0, null);
+
     private static final System.Logger LOG = System.getLogger(Consumer.class.getName());
 
     private final Client client;
@@ -46,6 +50,8 @@ public final class Consumer implements AutoCloseable {
     /** Answers that nobody has taken yet. */
     final BlockingQueue<Answer> arrived = new LinkedBlockingQueue<>();
     private final Set<String> pending = ConcurrentHashMap.newKeySet();
+    /** How many wait for messages. */
+    final AtomicInteger receiving = new AtomicInteger();
     private final AtomicLong lost = new AtomicLong();
     private final Context.CancellableContext life = Context.ROOT.withCancellation();
 
@@ -70,7 +76,7 @@ public final class Consumer implements AutoCloseable {
         try {
             while (!pending.isEmpty()) {
                 Answer answer = arrived.poll(deadline.left().toNanos(), TimeUnit.NANOSECONDS);
-                if (answer == null) {
+                if (answer == null || answer == CLOSED) { // Closed before.
                     return;
                 }
                 pending.remove(answer.address());
@@ -78,7 +84,13 @@ public final class Consumer implements AutoCloseable {
             }
         } catch (InterruptedException interrupted) {
             Thread.currentThread().interrupt();
+        } finally {
+            arrived.add(CLOSED);
         }
+    }
+
+    boolean isClosed() {
+        return life.isCancelled();
     }
 
     /**
@@ -115,12 +127,21 @@ public final class Consumer implements AutoCloseable {
      * @throws IllegalStateException the consumer is closed
      */
     public List<Delivery> receive(Duration wait) throws InterruptedException {
+        receiving.incrementAndGet();
+        try {
+            return receiveInTime(wait);
+        } finally {
+            receiving.decrementAndGet();
+        }
+    }
+
+    private List<Delivery> receiveInTime(Duration wait) throws InterruptedException {
         Deadline deadline = Deadline.in(wait);
         Duration tryTimeout = client.settings().tryTimeout;
         Deadline asking = Deadline.in(wait.compareTo(tryTimeout) < 0 ? tryTimeout : wait);
         boolean failed = false;
         for (int repeats = 0;; repeats++) {
-            if (life.isCancelled()) {
+            if (isClosed()) {
                 throw new IllegalStateException("the consumer is closed");
             }
             try {
@@ -133,12 +154,17 @@ public final class Consumer implements AutoCloseable {
             if (answer == null) {
                 return List.of();
             }
+            if (answer == CLOSED) {
+                arrived.add(CLOSED);
+                continue;
+            }
             pending.remove(answer.address());
             failed = answer.error() != null;
             if (answer.error() == null) {
                 // Nobody may have called until others see them again.
                 boolean held = System.nanoTime() - answer.atNanos() < settings.invisible.toNanos();
                 if (held && !answer.deliveries().isEmpty()) {
+                    askForOthers(wait, asking);
                     return answer.deliveries();
                 }
                 repeats = 0; // Nothing came; there may be time for another hold.
@@ -210,6 +236,17 @@ public final class Consumer implements AutoCloseable {
         return new Delivery(delivery.message(), delivery.brokerName(), delivery.queueId(), delivery.offset(),
                 delivery.attempt(), Times.of(answer.getInvisibleUntil()), answer.getReceiptHandle(),
                 delivery.replyAddress());
+    }
+
+    /** Asks for others who wait: whoever works on messages asks for nothing meanwhile. */
+    private void askForOthers(Duration wait, Deadline deadline) {
+        if (receiving.get() > 1) {
+            try {
+                askAll(wait, deadline);
+            } catch (ArianeException failure) {
+                LOG.log(Level.DEBUG, "others ask when their time is over", failure);
+            }
+        }
     }
 
     /** Asks each broker of the topics that is not being asked already. */

@@ -83,15 +83,18 @@ final class Listening {
         try {
             while (true) {
                 List<Held> some = receive();
-                for (int place = 0; place < some.size(); place++) {
-                    try {
+                int begun = 0;
+                try {
+                    for (; begun < some.size(); begun++) {
                         room.acquire(); // No more are received than wait for room.
-                    } catch (InterruptedException interrupted) {
-                        some.subList(place, some.size()).forEach(each -> consumer.giveBack(each.end()));
-                        throw interrupted;
+                        if (consumer.isClosed()) {
+                            break;
+                        }
+                        Held held = some.get(begun);
+                        threads.execute(() -> handle(held));
                     }
-                    Held held = some.get(place);
-                    threads.execute(() -> handle(held));
+                } finally {
+                    some.subList(begun, some.size()).forEach(each -> consumer.giveBack(each.end()));
                 }
             }
         } catch (IllegalStateException closed) {

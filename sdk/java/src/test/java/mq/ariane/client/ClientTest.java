@@ -27,6 +27,7 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
+import java.util.concurrent.TimeUnit;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
@@ -328,6 +329,68 @@ class ClientTest {
         consumer.close();
         ExecutionException error = assertThrows(ExecutionException.class, waiting::get);
         assertEquals(IllegalStateException.class, error.getCause().getClass());
+    }
+
+    @Test
+    void allWhoWaitLearnThatTheConsumerWasClosed() throws Exception {
+        FakeProcess broker = start("broker-a");
+        Consumer consumer = consumer(client(PATIENCE, start("", broker)), PATIENCE);
+        List<Future<List<Delivery>>> waiting = Stream.generate(() -> threads.submit(() -> consumer.receive(Duration.ofHours(1))))
+                .limit(4).toList();
+        while (consumer.receiving.get() < 4) {
+            Thread.sleep(1);
+        }
+        consumer.close();
+        for (Future<List<Delivery>> each : waiting) {
+            ExecutionException error = assertThrows(ExecutionException.class,
+                    () -> each.get(PATIENCE.toMillis(), TimeUnit.MILLISECONDS));
+            assertEquals(IllegalStateException.class, error.getCause().getClass());
+        }
+    }
+
+    @Test
+    void whoReceivesIsNotKeptWaitingByAnotherThatWorks() throws Exception {
+        FakeProcess broker = start("broker-a");
+        BlockingQueue<String> arriving = new ArrayBlockingQueue<>(2);
+        broker.receive = () -> List.of(arriving.take());
+        Consumer consumer = consumer(client(PATIENCE, start("", broker)), PATIENCE);
+        BlockingQueue<List<Delivery>> came = new ArrayBlockingQueue<>(2);
+        for (int number = 0; number < 2; number++) { // Each receives once only, and works on it then.
+            threads.submit(() -> came.add(consumer.receive(Duration.ofHours(1))));
+        }
+        while (consumer.receiving.get() < 2) {
+            Thread.sleep(1);
+        }
+        for (String body : List.of("first", "second")) {
+            arriving.add(body);
+            List<Delivery> found = came.poll(PATIENCE.toMillis(), TimeUnit.MILLISECONDS);
+            assertEquals(body, found == null ? null : new String(found.get(0).message().body(), StandardCharsets.UTF_8));
+        }
+    }
+
+    @Test
+    void aListenerWhoseConsumerIsClosedGetsNothingMore() throws Exception {
+        FakeProcess broker = start("broker-a");
+        CountDownLatch begun = new CountDownLatch(1);
+        CountDownLatch goesOn = new CountDownLatch(1);
+        broker.receive = () -> broker.count("receive") == 1 ? List.of("1", "2", "3") : List.of();
+        Consumer consumer = consumer(client(PATIENCE, start("", broker)), PATIENCE);
+        List<String> handled = new ArrayList<>();
+        Future<?> listening = threads.submit(() -> {
+            consumer.listen(1, delivery -> {
+                handled.add(delivery.handle());
+                begun.countDown();
+                goesOn.await();
+            });
+            return null;
+        });
+        begun.await();
+        consumer.close();
+        goesOn.countDown();
+        listening.get();
+        assertEquals(List.of("1"), handled);
+        assertEquals(List.of("1"), broker.settled);
+        assertEquals(List.of("2", "3"), broker.shown);
     }
 
     @Test
