@@ -2,6 +2,8 @@ import re
 
 import pytest
 
+from ariane_broker.rpc.translation.reply_address import REPLY_PROPERTIES
+from ariane_broker.rpc.translation.stored_message import SYSTEM_PROPERTIES
 from tools import clients
 
 
@@ -71,7 +73,7 @@ PARTS = [
     {"errors", "ArianeException"},
     {"message", "Message", "Delivery", "Receipt", "Nack", "Outcome", "Times"},
     {"producer", "Producer", "gathering", "Gathering", "records"},
-    {"consumer", "Consumer", "ConsumerSettings"},
+    {"consumer", "received", "Consumer", "ConsumerSettings"},
     {"listener", "listening", "Listener", "Listening", "standstill", "Standstill"},
     {"transaction", "transactions", "TransactionProducer"},
     {"requests", "inbox", "Requests", "Inbox", "ReplyInbox"},
@@ -102,3 +104,10 @@ def test_the_page_says_how_thick_the_layers_are():
                 counted[part] += lines
         said = [int(row[column]) for row in rows]
         assert said == pytest.approx([*counted, sum(counted)], rel=0.05)
+
+
+def test_go_shows_no_property_of_a_record_that_a_broker_does_not_show_plainly():
+    code = (clients.GO / "ariane/received.go").read_text()
+    hidden, read = code.split("var hiddenProperties", 1)[1].split("\n}\n", 1)
+    names = re.findall(r'"(\S+?)": true', hidden) + re.findall(r'case "(\S+)":', read)
+    assert sorted(names) == sorted(SYSTEM_PROPERTIES | REPLY_PROPERTIES)

@@ -60,8 +60,9 @@ type process struct {
 	pulls   []*brokerv1.PullMessagesRequest
 	calls   []int // Messages of each call of senders.
 	settled []string
-	failed  map[string]string // Handles of what failed, each with its cause.
-	shown   []string          // Handles of what was shown to others at once.
+	failed  map[string]string // What failed, each with its cause.
+	shown   []string          // What was shown to others at once.
+	handed  []string          // Bodies of what was received, by their offsets.
 }
 
 func start(t *testing.T, name string, brokers ...*process) *process {
@@ -210,48 +211,47 @@ func (p *process) stored(calls int) []int {
 	}
 }
 
-func (p *process) ReceiveMessages(_ *brokerv1.ReceiveMessagesRequest, stream grpc.ServerStreamingServer[brokerv1.ReceiveMessagesResponse]) error {
-	answer := &brokerv1.ReceiveMessagesResponse{}
-	for _, body := range p.receive(stream.Context()) {
-		answer.Messages = append(answer.Messages, &brokerv1.ReceivedMessage{
-			ReceiptHandle: body,
-			Message: &commonv1.Message{
-				Topic: topic, Body: []byte(body), Position: &commonv1.StoredPosition{BrokerName: p.name},
-			},
-		})
-	}
-	return stream.Send(answer)
-}
-
-func (p *process) AckMessages(_ context.Context, request *brokerv1.AckMessagesRequest) (*brokerv1.AckMessagesResponse, error) {
+func (p *process) ReceiveRecords(ctx context.Context, _ *brokerv1.ReceiveRecordsRequest) (*brokerv1.ReceiveRecordsResponse, error) {
+	queue := &brokerv1.ReceivedRecords{Topic: topic, Receipt: []byte(p.name), Attempts: make([]byte, numberBytes)}
+	bodies := p.receive(ctx)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.settled = append(p.settled, request.ReceiptHandles...)
-	results := make([]*brokerv1.SettledMessage, len(request.ReceiptHandles))
-	for place := range results {
-		results[place] = &brokerv1.SettledMessage{}
+	for _, body := range bodies {
+		record := appendHeader(nil, &commonv1.Message{Topic: topic, Body: []byte(body)})
+		record = binary.BigEndian.AppendUint16(record, 0) // It has no properties.
+		binary.BigEndian.PutUint32(record, uint32(len(record)))
+		binary.BigEndian.PutUint64(record[20:], uint64(len(p.handed)))
+		queue.RecordSizes = binary.LittleEndian.AppendUint32(queue.RecordSizes, uint32(len(record)))
+		queue.Records = append(queue.Records, record...)
+		p.handed = append(p.handed, body)
 	}
-	return &brokerv1.AckMessagesResponse{Results: results}, nil
+	return &brokerv1.ReceiveRecordsResponse{Queues: []*brokerv1.ReceivedRecords{queue}}, nil
 }
 
-func (p *process) NackMessages(_ context.Context, request *brokerv1.NackMessagesRequest) (*brokerv1.NackMessagesResponse, error) {
+func (p *process) SettleRecords(_ context.Context, request *brokerv1.SettleRecordsRequest) (*brokerv1.SettleRecordsResponse, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	answer := &brokerv1.NackMessagesResponse{}
-	for _, handle := range request.ReceiptHandles {
-		p.failed[handle] = request.Nack.Cause
-		answer.Results = append(answer.Results, &brokerv1.SettledMessage{})
+	answer := &brokerv1.SettleRecordsResponse{}
+	for _, each := range request.Settlements {
+		for ranges := each.Ranges; len(ranges) > 0; ranges = ranges[16:] {
+			first, count := binary.LittleEndian.Uint64(ranges), binary.LittleEndian.Uint64(ranges[8:])
+			bodies := p.handed[first : first+count]
+			switch outcome := each.Outcome.(type) {
+			case nil:
+				p.settled = append(p.settled, bodies...)
+			case *brokerv1.RecordSettlement_Nack:
+				for _, body := range bodies {
+					p.failed[body] = outcome.Nack.Cause
+				}
+			case *brokerv1.RecordSettlement_InvisibleDuration:
+				if outcome.InvisibleDuration.AsDuration() == 0 {
+					p.shown = append(p.shown, bodies...)
+				}
+			}
+		}
+		answer.Results = append(answer.Results, &brokerv1.SettledRecords{})
 	}
 	return answer, nil
-}
-
-func (p *process) ChangeInvisibleDuration(_ context.Context, request *brokerv1.ChangeInvisibleDurationRequest) (*brokerv1.ChangeInvisibleDurationResponse, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if request.InvisibleDuration.AsDuration() == 0 {
-		p.shown = append(p.shown, request.ReceiptHandle)
-	}
-	return &brokerv1.ChangeInvisibleDurationResponse{ReceiptHandle: request.ReceiptHandle}, nil
 }
 
 func client(t *testing.T, nameServers ...*process) *Client {
@@ -754,9 +754,10 @@ func TestABrokerThatIsAwayKeepsNoOtherFromHearing(t *testing.T) {
 	gone, there := start(t, "broker-a"), start(t, "broker-b")
 	waiter := consumer(t, client(t, start(t, "", gone, there)))
 	gone.server.Stop()
+	there.handed = []string{"1", "2"}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	err := waiter.Ack(ctx, Delivery{BrokerName: "broker-a", handle: "1"}, Delivery{BrokerName: "broker-b", handle: "2"})
+	err := waiter.Ack(ctx, Delivery{BrokerName: "broker-a"}, Delivery{BrokerName: "broker-b", Offset: 1})
 	var known *Error
 	if !errors.As(err, &known) || known.Peer != gone.address || !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatal(err)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"slices"
 	"sync"
@@ -245,11 +244,7 @@ func (c *Consumer) ask(at place, subscriptions []*commonv1.Subscription, hold ti
 func (c *Consumer) giveBack(deliveries []Delivery) {
 	ctx, cancel := context.WithTimeout(context.Background(), c.client.options.TryTimeout)
 	defer cancel()
-	var calls sync.WaitGroup
-	for _, each := range deliveries {
-		calls.Go(func() { _ = c.ChangeInvisibleDuration(ctx, &each, 0) })
-	}
-	calls.Wait()
+	_ = c.settle(ctx, deliveries, hidden(0))
 }
 
 func (c *Consumer) receiveFrom(at place, subscriptions []*commonv1.Subscription, hold time.Duration) ([]Delivery, error) {
@@ -261,45 +256,39 @@ func (c *Consumer) receiveFrom(at place, subscriptions []*commonv1.Subscription,
 	defer cancel()
 	order := proto.CloneOf(c.order)
 	order.HoldDuration, order.Subscriptions = durationpb.New(hold), subscriptions
-	stub := brokerv1.NewReceiveServiceClient(connection)
-	stream, err := stub.ReceiveMessages(ctx, &brokerv1.ReceiveMessagesRequest{Order: order})
+	answer, err := brokerv1.NewReceiveServiceClient(connection).ReceiveRecords(ctx, &brokerv1.ReceiveRecordsRequest{Order: order})
 	if err != nil {
 		return nil, errorOf(err, at.address)
 	}
 	var deliveries []Delivery
-	for {
-		answer, err := stream.Recv()
-		if errors.Is(err, io.EOF) || err != nil && len(deliveries) > 0 {
-			return deliveries, nil // What came before it broke is in our hands.
-		}
+	for _, queue := range answer.Queues {
+		c.hear(at.name, queue)
+		theirs, err := deliveriesOf(at.name, queue)
 		if err != nil {
-			return nil, errorOf(err, at.address)
+			return nil, err
 		}
-		for _, each := range answer.Messages {
-			c.hear(each)
-			deliveries = append(deliveries, deliveryOf(each))
-		}
+		deliveries = append(deliveries, theirs...)
 	}
+	return deliveries, nil
 }
 
 // LostMessageCount says how many messages were passed over because their records are damaged in a broker, as
 // far as this consumer was told: a broker tells one consumer of the group. Each is logged as an error, too.
 func (c *Consumer) LostMessageCount() int64 { return c.lost.Load() }
 
-func (c *Consumer) hear(received *brokerv1.ReceivedMessage) {
-	position := received.Message.Position
-	for _, run := range received.Lost {
+func (c *Consumer) hear(broker string, queue *brokerv1.ReceivedRecords) {
+	for _, run := range queue.Lost {
 		c.lost.Add(run.MessageCount)
 		c.client.options.Logger.Error("messages from first_offset on are lost, damaged in the broker, and passed over",
-			"group", c.options.Group, "topic", received.Message.Topic, "broker", position.GetBrokerName(),
-			"queue_id", position.GetQueueId(), "first_offset", run.FirstQueueOffset, "count", run.MessageCount)
+			"group", c.options.Group, "topic", queue.Topic, "broker", broker,
+			"queue_id", queue.QueueId, "first_offset", run.FirstQueueOffset, "count", run.MessageCount)
 	}
 }
 
-// Ack says that messages are done. The error of a message whose time was over, so that it comes again
-// or has, is of reason RECEIPT_HANDLE_EXPIRED; errors of several are joined.
+// Ack says that messages are done. Where the time of some was over, so that they come again or have, an error is of
+// reason RECEIPT_HANDLE_EXPIRED, and the others are done; errors of several queues are joined.
 func (c *Consumer) Ack(ctx context.Context, deliveries ...Delivery) error {
-	return c.settle(ctx, deliveries, nil)
+	return c.settle(ctx, deliveries, &brokerv1.RecordSettlement{})
 }
 
 // Nack says how messages that failed come back.
@@ -319,37 +308,36 @@ func (c *Consumer) Nack(ctx context.Context, how Nack, deliveries ...Delivery) e
 	if how.Delay != nil {
 		nack.Delay = durationpb.New(*how.Delay)
 	}
-	return c.settle(ctx, deliveries, nack)
+	return c.settle(ctx, deliveries, &brokerv1.RecordSettlement{Outcome: &brokerv1.RecordSettlement_Nack{Nack: nack}})
 }
 
 // ChangeInvisibleDuration lets others not see a message for so long from now on; 0 shows it to them at
-// once. The delivery is changed: it settles the message from then on.
+// once. The delivery is changed: until when, as far as this machine's clock tells.
 func (c *Consumer) ChangeInvisibleDuration(ctx context.Context, delivery *Delivery, duration time.Duration) error {
-	request := &brokerv1.ChangeInvisibleDurationRequest{
-		ConsumerGroup:     c.options.Group,
-		ReceiptHandle:     delivery.handle,
-		InvisibleDuration: durationpb.New(duration),
+	until := time.Now().Add(duration)
+	err := c.settle(ctx, []Delivery{*delivery}, hidden(duration))
+	if err == nil {
+		delivery.InvisibleUntil = until
 	}
-	return c.onPrimary(ctx, delivery.BrokerName, func(ctx context.Context, stub brokerv1.ReceiveServiceClient) error {
-		answer, err := stub.ChangeInvisibleDuration(ctx, request)
-		if err != nil {
-			return err
-		}
-		delivery.handle, delivery.InvisibleUntil = answer.ReceiptHandle, answer.InvisibleUntil.AsTime()
-		return nil
-	})
+	return err
 }
 
-// settle calls each broker once, all at a time, for the messages that are its own: to acknowledge them, unless
-// there is a nack. To settle again is harmless.
-func (c *Consumer) settle(ctx context.Context, deliveries []Delivery, nack *brokerv1.Nack) error {
+func hidden(duration time.Duration) *brokerv1.RecordSettlement {
+	return &brokerv1.RecordSettlement{
+		Outcome: &brokerv1.RecordSettlement_InvisibleDuration{InvisibleDuration: durationpb.New(duration)},
+	}
+}
+
+// settle calls each broker once, all at a time, for the messages that are its own: their outcome is that of the
+// settlement. To settle again is harmless.
+func (c *Consumer) settle(ctx context.Context, deliveries []Delivery, outcome *brokerv1.RecordSettlement) error {
 	places := map[string][]Delivery{}
 	for _, delivery := range deliveries {
 		places[delivery.BrokerName] = append(places[delivery.BrokerName], delivery)
 	}
 	failed := make(chan error, len(places))
 	for broker, theirs := range places {
-		go func() { failed <- c.settleOn(ctx, broker, theirs, nack) }()
+		go func() { failed <- c.settleOn(ctx, broker, theirs, outcome) }()
 	}
 	var failures []error
 	for range places {
@@ -358,32 +346,44 @@ func (c *Consumer) settle(ctx context.Context, deliveries []Delivery, nack *brok
 	return errors.Join(failures...)
 }
 
-func (c *Consumer) settleOn(ctx context.Context, broker string, deliveries []Delivery, nack *brokerv1.Nack) error {
-	handles := make([]string, len(deliveries))
-	for position, delivery := range deliveries {
-		handles[position] = delivery.handle
+func (c *Consumer) settleOn(ctx context.Context, broker string, deliveries []Delivery, outcome *brokerv1.RecordSettlement) error {
+	byReceipt := map[string][]Delivery{}
+	for _, delivery := range deliveries {
+		receipt := string(delivery.receipt)
+		byReceipt[receipt] = append(byReceipt[receipt], delivery)
 	}
-	var results []*brokerv1.SettledMessage
-	err := c.onPrimary(ctx, broker, func(ctx context.Context, stub brokerv1.ReceiveServiceClient) error {
-		if nack != nil {
-			answer, err := stub.NackMessages(ctx, &brokerv1.NackMessagesRequest{
-				ConsumerGroup: c.options.Group, ReceiptHandles: handles, Nack: nack,
-			})
-			results = answer.GetResults()
-			return err
+	request := &brokerv1.SettleRecordsRequest{ConsumerGroup: c.options.Group}
+	var settled [][]Delivery
+	for receipt, theirs := range byReceipt {
+		offsets := make([]int64, len(theirs))
+		for place, delivery := range theirs {
+			offsets[place] = delivery.Offset
 		}
-		answer, err := stub.AckMessages(ctx, &brokerv1.AckMessagesRequest{ConsumerGroup: c.options.Group, ReceiptHandles: handles})
+		settled = append(settled, theirs)
+		request.Settlements = append(request.Settlements, &brokerv1.RecordSettlement{
+			Receipt: []byte(receipt), Ranges: rangesOf(offsets), Outcome: outcome.Outcome,
+		})
+	}
+	var results []*brokerv1.SettledRecords
+	failures := []error{c.onPrimary(ctx, broker, func(ctx context.Context, stub brokerv1.ReceiveServiceClient) error {
+		answer, err := stub.SettleRecords(ctx, request)
 		results = answer.GetResults()
 		return err
-	})
-	failures := []error{err}
-	for position, result := range results {
+	})}
+	for place, result := range results {
 		if result.Error != nil {
-			failures = append(failures, fmt.Errorf(
-				"message %s: %w", deliveries[position].ID, errorOfStatus(result.Error, broker)))
+			failures = append(failures, fmt.Errorf("%s: %w", named(settled[place]), errorOfStatus(result.Error, broker)))
 		}
 	}
 	return errors.Join(failures...)
+}
+
+// named names messages of which some are not settled.
+func named(deliveries []Delivery) string {
+	if len(deliveries) == 1 {
+		return "message " + deliveries[0].ID
+	}
+	return fmt.Sprintf("some of %s from %s on", counted(len(deliveries), "message"), deliveries[0].ID)
 }
 
 func (c *Consumer) onPrimary(

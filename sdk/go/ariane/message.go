@@ -9,7 +9,6 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	brokerv1 "ariane.mq/go/arianepb/broker/v1"
 	commonv1 "ariane.mq/go/arianepb/common/v1"
 )
 
@@ -61,7 +60,7 @@ type Delivery struct {
 	// InvisibleUntil is when others see the message again, unless it is settled.
 	InvisibleUntil time.Time
 
-	handle  string
+	receipt []byte                 // Settles it, by its offset.
 	replyTo *commonv1.ReplyAddress // Who waits for a reply; nil: nobody.
 }
 
@@ -131,22 +130,6 @@ func messageOf(message *commonv1.Message) (Message, Compression) {
 		known.DeliverAt = message.DeliveryTime.AsTime()
 	}
 	return known, compression
-}
-
-func deliveryOf(received *brokerv1.ReceivedMessage) Delivery {
-	position := received.Message.Position
-	message, compression := messageOf(received.Message)
-	return Delivery{
-		Message:        message,
-		Compression:    compression,
-		BrokerName:     position.GetBrokerName(),
-		QueueID:        position.GetQueueId(),
-		Offset:         position.GetQueueOffset(),
-		Attempt:        int(position.GetAttempts()) + 1,
-		InvisibleUntil: received.GetInvisibleUntil().AsTime(),
-		handle:         received.ReceiptHandle,
-		replyTo:        received.Message.ReplyAddress,
-	}
 }
 
 func newID() string {

@@ -1,0 +1,229 @@
+package ariane
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	brokerv1 "ariane.mq/go/arianepb/broker/v1"
+	commonv1 "ariane.mq/go/arianepb/common/v1"
+)
+
+const (
+	recordMagicV2     = 0xDAA320AB // Its topic has a length of two bytes.
+	flagBornHostIPv6  = 0x10
+	flagStoreHostIPv6 = 0x20
+	ipv6MoreBytes     = 12 // Of a header, for each address.
+	maskOfCompression = 7 << 8
+	bodyLengthBytes   = 4
+	// numberBytes is of a size, and of a number of attempts, in an answer.
+	numberBytes = 4
+)
+
+var errNoRecord = errors.New("the bytes are no record")
+
+// hiddenProperties are those of the system that no field of a message stands for, or only where they are whole.
+var hiddenProperties = map[string]bool{
+	"WAIT": true, "DELAY": true, "TIMER_DELIVER_MS": true, "TIMER_OUT_MS": true, "TIMER_DELAY_MS": true,
+	"TIMER_DELAY_SEC": true, "TIMER_DEQUEUE_MS": true, "TIMER_DEL_UNIQKEY": true, "REAL_TOPIC": true, "REAL_QID": true,
+	"TRAN_MSG": true, "PGROUP": true, "__transactionId__": true, "RETRY_TOPIC": true, "ORIGIN_MESSAGE_ID": true,
+	"ORIGIN_QUEUE_ID": true, "ORIGIN_QUEUE_OFFSET": true, "RETURNED_OFFSET": true, "RETURN_ID": true, "LAST_ERROR": true,
+	"DLQ_ORIGIN_TOPIC": true, "DLQ_ORIGIN_MESSAGE_ID": true, "DLQ_REASON": true, "CONSUMER_DEATHS": true,
+	"REDRIVEN_FROM": true, "EXPIRES_AT_MS": true, "__PSEQ#": true, "__CRC32#": true, "MSG_TYPE": true,
+}
+
+// deliveriesOf reads the records that a queue of a broker gave.
+func deliveriesOf(broker string, queue *brokerv1.ReceivedRecords) ([]Delivery, error) {
+	little := binary.LittleEndian
+	count := len(queue.RecordSizes) / numberBytes
+	deliveries := make([]Delivery, 0, count)
+	until := time.UnixMilli(queue.InvisibleUntilMs).UTC()
+	rest := queue.Records
+	for number := range count {
+		size := uint64(little.Uint32(queue.RecordSizes[number*numberBytes:]))
+		attempts := queue.Attempts
+		if len(attempts) > numberBytes { // Else it is the same for all.
+			attempts = attempts[min(number*numberBytes, len(attempts)):]
+		}
+		if size > uint64(len(rest)) || len(attempts) < numberBytes {
+			return nil, damaged(broker, queue)
+		}
+		delivery, err := deliveryOf(rest[:size])
+		if err != nil {
+			return nil, damaged(broker, queue)
+		}
+		rest = rest[size:]
+		delivery.BrokerName, delivery.QueueID, delivery.InvisibleUntil = broker, queue.QueueId, until
+		delivery.Attempt = int(int32(little.Uint32(attempts))) + 1
+		delivery.receipt = queue.Receipt
+		deliveries = append(deliveries, delivery)
+	}
+	if len(rest) > 0 {
+		return nil, damaged(broker, queue)
+	}
+	return deliveries, nil
+}
+
+func damaged(broker string, queue *brokerv1.ReceivedRecords) error {
+	return &Error{
+		Code: codes.DataLoss, Reason: "RECORD_CORRUPTED",
+		Message: queue.Topic + "@" + broker + "#" + strconv.Itoa(int(queue.QueueId)) + ": " + errNoRecord.Error(),
+	}
+}
+
+// deliveryOf reads one record: its message, and its offset. Nothing of what it returns lies in the record.
+func deliveryOf(record []byte) (Delivery, error) {
+	big := binary.BigEndian
+	if len(record) < recordHeaderBytes || uint64(big.Uint32(record)) != uint64(len(record)) {
+		return Delivery{}, errNoRecord
+	}
+	topicLengthBytes := 1
+	switch big.Uint32(record[4:]) {
+	case recordMagic:
+	case recordMagicV2:
+		topicLengthBytes = 2
+	default:
+		return Delivery{}, errNoRecord
+	}
+	flags, bodyLengthAt := big.Uint32(record[36:]), recordHeaderBytes-bodyLengthBytes
+	for _, flag := range []uint32{flagBornHostIPv6, flagStoreHostIPv6} {
+		if flags&flag != 0 {
+			bodyLengthAt += ipv6MoreBytes
+		}
+	}
+	parts := countedParts{rest: record[min(bodyLengthAt, len(record)):]}
+	body, topic, properties := parts.next(bodyLengthBytes), parts.next(topicLengthBytes), parts.next(2)
+	if parts.short || len(parts.rest) > 0 || !utf8.Valid(topic) {
+		return Delivery{}, errNoRecord
+	}
+	delivery := Delivery{Message: Message{Topic: string(topic)}, Offset: int64(big.Uint64(record[20:]))}
+	delivery.Body, delivery.Compression = unpacked(bytes.Clone(body), compressionOf(flags))
+	delivery.readProperties(strings.ToValidUTF8(string(properties), "\uFFFD"))
+	return delivery, nil
+}
+
+// countedParts are parts that each have their length before them, big-endian.
+type countedParts struct {
+	rest  []byte
+	short bool // Whether a part was not whole.
+}
+
+func (p *countedParts) next(lengthBytes int) []byte {
+	end := uint64(lengthBytes)
+	if end <= uint64(len(p.rest)) {
+		length := uint64(0)
+		for _, each := range p.rest[:lengthBytes] {
+			length = length<<8 | uint64(each)
+		}
+		end += length
+	}
+	if end > uint64(len(p.rest)) {
+		p.short = true
+		return nil
+	}
+	part := p.rest[lengthBytes:end]
+	p.rest = p.rest[end:]
+	return part
+}
+
+func compressionOf(flags uint32) Compression {
+	if flags&systemFlagCompressed == 0 {
+		return Uncompressed
+	}
+	if flags&maskOfCompression == 0 {
+		return Zlib // RocketMQ before 5 sets no type.
+	}
+	for kind, own := range systemFlags {
+		if own == systemFlagCompressed|flags&maskOfCompression {
+			return kind
+		}
+	}
+	return Uncompressed
+}
+
+// readProperties reads the pairs of a record. Of a repeated name the last one counts.
+func (d *Delivery) readProperties(pairs string) {
+	var asks commonv1.ReplyAddress
+	for pair := range strings.SplitSeq(pairs, "\x02") {
+		name, value, _ := strings.Cut(pair, "\x01")
+		if name == "" || value == "" {
+			continue
+		}
+		switch name {
+		case "TAGS":
+			d.Tag = value
+		case "KEYS":
+			d.Keys = strings.FieldsFunc(value, func(each rune) bool { return each == ' ' })
+		case "UNIQ_KEY":
+			d.ID = value
+		case "__SHARDINGKEY":
+			d.Group = value
+		case "_SYS_MSG_PRIORITY_":
+			priority, err := strconv.ParseInt(value, 10, 32)
+			if err != nil {
+				priority = 0
+			}
+			d.Priority = int32(priority)
+		case "CORRELATION_ID":
+			asks.CorrelationId = value
+		case "REPLY_TO_CLIENT":
+			asks.ClientId = value
+		case "CLUSTER":
+			asks.ClusterName = value
+		case "TTL":
+			asks.TimeToLive = nil
+			if milliseconds, err := strconv.ParseInt(value, 10, 64); err == nil {
+				asks.TimeToLive = durationpb.New(time.Duration(milliseconds) * time.Millisecond)
+			}
+		default:
+			if hiddenProperties[name] {
+				continue
+			}
+			if d.Properties == nil {
+				d.Properties = map[string]string{}
+			}
+			d.Properties[name] = value
+		}
+	}
+	d.readReplyAddress(&asks)
+}
+
+// readReplyAddress keeps the address of a request, or of a reply: of others some of it is missing.
+func (d *Delivery) readReplyAddress(asks *commonv1.ReplyAddress) {
+	if asks.CorrelationId == "" || asks.ClientId == "" {
+		return
+	}
+	asks.ReplyTopic = asks.ClusterName + replySuffix
+	if asks.ClusterName == "" {
+		cluster, isReply := strings.CutSuffix(d.Topic, replySuffix)
+		if !isReply {
+			return
+		}
+		asks.ClusterName, asks.ReplyTopic = cluster, d.Topic
+	}
+	d.replyTo = asks
+}
+
+// rangesOf are queue offsets as the contract has them: first offset and count of each run of them.
+func rangesOf(offsets []int64) []byte {
+	offsets = slices.Compact(slices.Sorted(slices.Values(offsets)))
+	little := binary.LittleEndian
+	var ranges []byte
+	for first := 0; first < len(offsets); {
+		end := first + 1
+		for end < len(offsets) && offsets[end] == offsets[end-1]+1 {
+			end++
+		}
+		ranges = little.AppendUint64(little.AppendUint64(ranges, uint64(offsets[first])), uint64(end-first))
+		first = end
+	}
+	return ranges
+}
