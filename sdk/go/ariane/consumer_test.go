@@ -1,0 +1,173 @@
+package ariane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+)
+
+func TestReceiveEndsWithItsContextAndLosesNothing(t *testing.T) {
+	arrive := make(chan string)
+	broker := start(t, "broker-a")
+	broker.receive = func(context.Context) []string { return []string{<-arrive} }
+	waiter := consumer(t, client(t, start(t, "", broker)))
+	ctx, cancel := context.WithCancel(context.Background())
+	time.AfterFunc(100*time.Millisecond, cancel)
+	if deliveries, err := waiter.Receive(ctx, patience); !errors.Is(err, context.Canceled) || deliveries != nil {
+		t.Fatal(deliveries, err)
+	}
+	if _, err := waiter.Receive(ctx, patience); !errors.Is(err, context.Canceled) {
+		t.Fatal("a loop around it would never end: ", err)
+	}
+	arrive <- "late"
+	deliveries, err := waiter.Receive(context.Background(), patience)
+	if err != nil || !slices.Equal(bodies(deliveries), []string{"late"}) {
+		t.Fatal(deliveries, err)
+	}
+	if deliveries, err = waiter.Receive(context.Background(), 0); deliveries != nil || err != nil {
+		t.Fatal("nothing is there: ", deliveries, err)
+	}
+	close(arrive)
+}
+
+func TestWhatCameAndNobodyTookGoesBackWhenTheConsumerIsClosed(t *testing.T) {
+	brokers := []*process{start(t, "broker-a"), start(t, "broker-b")}
+	for _, broker := range brokers {
+		broker.receive = func(context.Context) []string { return []string{broker.name + "-1", broker.name + "-2"} }
+	}
+	waiter := consumer(t, client(t, start(t, "", brokers...)))
+	found := map[string]bool{}
+	deliveries, err := waiter.Receive(context.Background(), patience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, body := range bodies(deliveries) {
+		found[body] = true
+	}
+	for came := false; !came; time.Sleep(time.Millisecond) {
+		waiter.mu.Lock()
+		for _, asking := range waiter.pending {
+			came = !asking
+		}
+		waiter.mu.Unlock()
+	}
+	waiter.Close()
+	for _, broker := range brokers {
+		for _, handle := range broker.shown {
+			found[handle] = true
+		}
+	}
+	if len(found) != 4 {
+		t.Fatal(found)
+	}
+	if _, err = waiter.Receive(context.Background(), 0); !errors.Is(err, ErrClosed) {
+		t.Fatal(err)
+	}
+}
+
+func TestReceiveAsksAgainAfterEveryEmptyHold(t *testing.T) {
+	broker := start(t, "broker-a")
+	broker.receive = func(context.Context) []string {
+		if broker.count("receive") < 5000 {
+			return nil
+		}
+		return []string{"at last"}
+	}
+	deliveries, err := consumer(t, client(t, start(t, "", broker))).Receive(context.Background(), patience)
+	if err != nil || !slices.Equal(bodies(deliveries), []string{"at last"}) {
+		t.Fatal(deliveries, err)
+	}
+}
+
+func TestWhatOthersSeeAgainByNowIsNotGivenOut(t *testing.T) {
+	broker := start(t, "broker-a")
+	broker.receive = func(context.Context) []string {
+		return []string{fmt.Sprint(broker.count("receive"))}
+	}
+	waiter := consumer(t, client(t, start(t, "", broker)))
+	waiter.options.InvisibleDuration = 1 // Over when the answer comes.
+	for broker.asked("receive") < 3 {
+		if deliveries, err := waiter.Receive(context.Background(), 100*time.Millisecond); deliveries != nil || err != nil {
+			t.Fatal(deliveries, err)
+		}
+	}
+}
+
+func TestWhoReceivesIsNotKeptWaitingByAnotherThatWorks(t *testing.T) {
+	broker := start(t, "broker-a")
+	arrive := make(chan string)
+	broker.receive = func(ctx context.Context) []string {
+		select {
+		case body := <-arrive:
+			return []string{body}
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	waiter := consumer(t, client(t, start(t, "", broker)))
+	came := make(chan []Delivery)
+	for range 2 { // Each receives once only, and works on it then.
+		go func() {
+			deliveries, _ := waiter.Receive(context.Background(), patience)
+			came <- deliveries
+		}()
+	}
+	for waiter.receiving.Load() < 2 {
+		time.Sleep(time.Millisecond)
+	}
+	for _, body := range []string{"first", "second"} {
+		select {
+		case arrive <- body:
+		case <-time.After(promptly):
+			t.Fatal("nobody asks for the ", body)
+		}
+		if found := bodies(<-came); !slices.Equal(found, []string{body}) {
+			t.Fatal(found)
+		}
+	}
+}
+
+func TestManyReceiveAtATimeAndEachMessageComesOnce(t *testing.T) {
+	const messages = 200
+	broker := start(t, "broker-a")
+	broker.receive = func(ctx context.Context) []string {
+		if number := broker.count("receive"); number <= messages {
+			return []string{fmt.Sprint(number)}
+		}
+		<-ctx.Done()
+		return nil
+	}
+	waiter := consumer(t, client(t, start(t, "", broker)))
+	came := make(chan []Delivery)
+	ctx, cancel := context.WithCancel(context.Background())
+	var waiters sync.WaitGroup
+	for range 8 {
+		waiters.Go(func() {
+			for ctx.Err() == nil {
+				if deliveries, err := waiter.Receive(ctx, time.Second); err == nil {
+					came <- deliveries
+				}
+			}
+		})
+	}
+	found := map[string]bool{}
+	for len(found) < messages {
+		for _, body := range bodies(<-came) {
+			if found[body] {
+				t.Error("came twice: ", body)
+			}
+			found[body] = true
+		}
+	}
+	cancel()
+	go func() { waiters.Wait(); close(came) }()
+	for deliveries := range came {
+		if len(deliveries) > 0 {
+			t.Error("more than were sent: ", deliveries)
+		}
+	}
+}
