@@ -28,11 +28,21 @@ TRIGGERS: Final = {
 acknowledged, a receipt that was, a transaction that a broker has ended; an operator's act that
 begins, or is done; a listener that begins; a program that starts."""
 
-HARMS: Final = ("power", "power", "kill", "kill-at-disk", "isolate", "reset")
+HARMS: Final = ("power", "power", "kill", "kill-at-disk", "isolate", "reset", "slow-disk")
 """What comes to a broker."""
 
 CLIENT_HARMS: Final = ("kill", "kill", "freeze", "isolate", "reset")
 """What comes to a client."""
+
+
+def amount_of(harm: str, share: float) -> float:
+    """The amount of an ambush that brings a harm to a broker.
+
+    Args:
+        harm: One of ``HARMS``.
+        share: How late it comes, 0 to 1: see ``TRIGGERS``.
+    """
+    return (HARMS.index(harm) + share) / len(HARMS)
 
 
 def lie_in_wait(stage: Stage, fault: Fault, befall: Callable[[Stage, Fault], None]) -> bool:

@@ -15,11 +15,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
+from played_world import patterns
 from played_world.faults import KINDS
 from played_world.one_process import freeze_addresses, play_apart
 from played_world.planted.planted_faults import PLANTED
 from played_world.planted.planted_runs import play_planted
-from played_world.programs.operators import ONLY
+from played_world.programs import operators
 from played_world.shrinking import shrink
 from played_world.steps import table
 
@@ -36,7 +37,8 @@ def main(arguments: Sequence[str]) -> int:
     """Play; return 1 if a seed found something, or shows nothing."""
     given = _parser().parse_args(arguments)
     freeze_addresses()
-    ONLY.update(given.acts)
+    operators.ONLY.update(given.acts)
+    patterns.ONLY.update(given.patterns)
     if given.plan is not None:
         given.seeds = str(json.loads(given.plan.read_text())["seed"])
     seeds = _seeds(given.seeds)
@@ -46,6 +48,7 @@ def main(arguments: Sequence[str]) -> int:
         options = ["--seeds", given.seeds or "1-1000", "--scale", str(given.scale)]
         options += ["--jobs", str(given.jobs)]
         options += ["--acts", *given.acts] if given.acts else []
+        options += ["--patterns", *given.patterns] if given.patterns else []
         return 1 if play_planted(given.planted, options, given.seconds or PLANTED_S) else 0
     if given.shrink:
         for seed in seeds:
@@ -96,6 +99,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--trace", type=Path, help="where each line of the trace goes")
     parser.add_argument("--shrink", action="store_true", help="which faults does a finding need?")
     parser.add_argument("--acts", nargs="*", default=(), help="all that operators do, by name")
+    parser.add_argument(
+        "--patterns",
+        nargs="*",
+        default=(),
+        choices=patterns.PATTERNS,
+        metavar="PATTERN",
+        help="all that befalls a world, by name",
+    )
     parser.add_argument("--plant", choices=PLANTED, help="a fault to plant into the house")
     parser.add_argument("--until-found", action="store_true", help="end with the first finding")
     parser.add_argument(

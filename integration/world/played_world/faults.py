@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from played_world.ambushes import TRIGGERS, lie_in_wait
 from played_world.fault import Fault
-from played_world.patterns import draw_patterns
+from played_world.patterns import BY_PART, ONLY, draw_patterns
 from played_world.steps import PARTS, resolved, step_of
 from played_world.wounds import forget_flushes, rot, take_back
 
@@ -36,10 +36,6 @@ WITHIN: Final = 0.4
 
 SINGLE_MIN: Final = 4
 """Faults beside those of patterns, at least."""
-
-BY_PART: Final = 0.5
-"""Share of the faults of brokers in a set that befall who has a part at that time."""
-
 
 Act = Callable[["Stage", Fault, "Role"], bool]
 """Returns whether anything has come of it: who is down, say, cannot be killed."""
@@ -279,6 +275,8 @@ def draw_plan(
     """Draw faults of some time: some of patterns, some of a few kinds, at any time."""
     possible = sorted(KINDS if is_set else KINDS.keys() - OF_SETS)
     kinds = chance.sample(possible, k=chance.randint(4, 9))
+    if ONLY:
+        return sorted(draw_patterns(chance, roles, begin_s, end_s, count=count // 3, is_set=is_set))
     plan = draw_patterns(chance, roles, begin_s, end_s, count=count // 5, is_set=is_set)
     for _ in range(max(SINGLE_MIN, count - len(plan))):
         kind = chance.choice(kinds)

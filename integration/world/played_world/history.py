@@ -71,6 +71,15 @@ class Told(NamedTuple):
     """Which life of the broker."""
 
 
+class Reset(NamedTuple):
+    """A group that an operator sets back."""
+
+    begin_s: float
+    """When that is asked for."""
+    topic: str
+    """In which topic; empty for all, where the group is deleted."""
+
+
 class Moved(NamedTuple):
     """A queue of a group that an operator has set back, and was told so."""
 
@@ -80,6 +89,19 @@ class Moved(NamedTuple):
     """The group."""
     place: Place
     """What it gets next, of its queue."""
+
+
+class Refusal(NamedTuple):
+    """What a broker has refused a client."""
+
+    what: str
+    """The module of the SDK that has logged it."""
+    reason: str
+    """The reason of its error."""
+    topic: str
+    """The topic that the error names; empty if none."""
+    words: str
+    """What was logged."""
 
 
 @dataclass(slots=True)
@@ -120,10 +142,12 @@ class History:
     """Of topics that were deleted."""
     begun_s: dict[str, float] = field(default_factory=dict)
     """Since when groups get all, which begin with the newest messages."""
-    resets: dict[str, list[float]] = field(default_factory=dict)
-    """When operators began to set groups back, by group."""
+    resets: dict[str, list[Reset]] = field(default_factory=dict)
+    """Where operators have set groups back, or may have, by group."""
     moves: list[Moved] = field(default_factory=list)
     """Which queues operators have set back, to where, in order."""
+    refusals: list[Refusal] = field(default_factory=list)
+    """What brokers have refused members of groups, as these have logged it."""
     lags: dict[str, int] | None = None
     """What groups had left at the end, as brokers told it, by queue; None if nobody knows."""
     changes: Counter[str] = field(default_factory=Counter)
@@ -163,9 +187,16 @@ class History:
         self.deletions.setdefault(topic, []).append(deletion)
         return deletion
 
-    def note_reset(self, group: str, now_s: float) -> None:
-        """A group is being set back: it gets again what it is done with."""
-        self.resets.setdefault(group, []).append(now_s)
+    def note_reset(self, group: str, now_s: float, topic: str = "") -> None:
+        """A group is being set back in a topic, or in all: it gets again what it is done with."""
+        self.resets.setdefault(group, []).append(Reset(now_s, topic))
+
+    def was_reset(self, group: str, topic: str, after_s: float, before_s: float = inf) -> bool:
+        """Whether a group was set back in a topic between two times, exclusive."""
+        return any(
+            after_s < reset.begin_s < before_s and reset.topic in ("", topic)
+            for reset in self.resets.get(group, ())
+        )
 
     @property
     def not_begun(self) -> list[str]:

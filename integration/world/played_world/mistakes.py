@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
-from ariane_sdk.errors import ArianeError
+from ariane_sdk.errors import ArianeError, CallError
 from ariane_servicekit.errors import ServicekitError
 from ariane_storage.errors import StorageError
+from played_world.history import Refusal
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
 
+    from played_world.history import History
     from played_world.world import World
 
 FORESEEN: Final = (ArianeError, ServicekitError, StorageError)
@@ -58,8 +60,8 @@ def may_end(error: BaseException) -> bool:
     return isinstance(error, FORESEEN)
 
 
-def hear_logs(world: World) -> None:
-    """Write no logs, and find the mistakes that they tell of."""
+def hear_logs(world: World, history: History) -> None:
+    """Write no logs; find the mistakes that they tell of, and note what is refused."""
 
     def note(what: str, given: object) -> None:
         error = sys.exc_info()[1] if given is True else given
@@ -72,6 +74,13 @@ def hear_logs(world: World) -> None:
 
     class Hearing(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
+            given = record.args if isinstance(record.args, tuple) else ()
+            for error in given:
+                if isinstance(error, CallError):
+                    topic, words = error.metadata.get("topic", ""), record.getMessage()
+                    history.refusals.append(Refusal(record.module, error.reason, topic, words))
+            if record.levelno < logging.ERROR:
+                return
             if record.exc_info and record.module != LISTENERS:
                 note(str(record.msg), record.exc_info[1])
 
@@ -81,3 +90,4 @@ def hear_logs(world: World) -> None:
     root = logging.getLogger()
     root.handlers[:] = [Hearing()]
     root.setLevel(logging.ERROR)
+    logging.getLogger("ariane_sdk").setLevel(logging.INFO)

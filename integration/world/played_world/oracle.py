@@ -18,6 +18,9 @@ IN_HAND_S: Final = 20.0
 HELD_UP_S: Final = 75.0
 """The same where clients were held up for longer than listeners take."""
 
+GONE: Final = frozenset({"QUEUE_NOT_FOUND", "TOPIC_NOT_FOUND", "TOPIC_NOT_READABLE"})
+"""Why a queue cannot be locked that is not there."""
+
 
 def nothing_is_lost(history: History) -> Iterator[str]:
     """What was acknowledged reaches every group."""
@@ -118,8 +121,8 @@ def what_is_settled_stays_so(history: History) -> Iterator[str]:
     for got in history.delivered:
         settled_s = history.settled.get((got.group, got.value))
         if settled_s is not None and got.at_s > settled_s:
-            resets = history.resets.get(got.group, ())
-            if any(settled_s - RESET_TAKES_S < reset_s < got.at_s for reset_s in resets):
+            topic = history.sent[got.value].topic  # It may have come back by another one.
+            if history.was_reset(got.group, topic, settled_s - RESET_TAKES_S, got.at_s):
                 continue
             yield f"returned: {got.value!r} to {got.group} at {got.at_s:.3f} s, {settled_s:.3f} s"
 
@@ -132,9 +135,9 @@ def offsets_never_fall(history: History) -> Iterator[str]:
         newest[told.group, told.queue] = told
         if before is None or before.process_id != told.process_id or told.offset >= before.offset:
             continue
-        resets = history.resets.get(told.group, ())
-        was_reset = any(before.at_s - RESET_TAKES_S < reset_s < told.at_s for reset_s in resets)
-        if not was_reset and told.queue[0] not in history.deletions:
+        topic = told.queue[0]
+        was_reset = history.was_reset(told.group, topic, before.at_s - RESET_TAKES_S, told.at_s)
+        if not was_reset and topic not in history.deletions:
             yield (
                 f"fell: {told.group} in {told.queue} from {before.offset} at {before.at_s:.3f} s "
                 f"to {told.offset} at {told.at_s:.3f} s"
@@ -142,7 +145,11 @@ def offsets_never_fall(history: History) -> Iterator[str]:
 
 
 def what_is_set_back_comes_again(history: History) -> Iterator[str]:
-    """A group that was set back gets again what it had got from there on."""
+    """What a group had got before it was set back, from there on, comes once it was asked for.
+
+    Nobody outside knows when the broker has done it. What comes between question and answer may be
+    of the time before; it counts as what comes again, for it may be that as well.
+    """
     newest: dict[tuple[str, str, str, int], tuple[float, int]] = {}
     for begin_s, group, place in history.moves:
         newest[group, *place[:3]] = begin_s, place.offset
@@ -151,9 +158,8 @@ def what_is_set_back_comes_again(history: History) -> Iterator[str]:
         got.setdefault((each.group, *each.place[:3]), []).append(each)
     for queue, (begin_s, offset) in newest.items():
         group, topic = queue[:2]
-        is_moved_again = any(reset_s > begin_s for reset_s in history.resets.get(group, ()))
-        if is_moved_again or topic in history.deletions:
-            continue
+        if history.was_reset(group, topic, begin_s) or topic in history.deletions:
+            continue  # Nobody knows from where on it gets all then.
         before = [one.place.offset for one in got.get(queue, ()) if one.at_s < begin_s]
         again = {one.place.offset for one in got.get(queue, ()) if one.at_s >= begin_s}
         lacking = sorted(one for one in set(before) - again if one >= offset)
@@ -162,6 +168,20 @@ def what_is_set_back_comes_again(history: History) -> Iterator[str]:
                 f"forgotten: {group} was set back to {offset} of {queue[1:]} at {begin_s:.3f} s "
                 f"and has not got {lacking[0]} again"
             )
+
+
+def every_position_is_kept(history: History) -> Iterator[str]:
+    """A broker refuses no position of a reader: it knows all that was read, and by whose epoch."""
+    for _, reason, topic, words in history.refusals:
+        if reason == "QUEUE_CUT" and topic not in history.deletions:
+            yield f"cut: {words}"
+
+
+def locks_are_renewed_one_by_one(history: History) -> Iterator[str]:
+    """A queue that is not there costs a member its lock, and none of the others."""
+    for what, reason, _, words in history.refusals:
+        if what == "queue_locks" and reason in GONE:
+            yield f"locks: {words}"
 
 
 def nothing_is_left(history: History) -> Iterator[str]:
@@ -202,6 +222,8 @@ PROMISES: tuple[Callable[[History], Iterator[str]], ...] = (
     what_is_deleted_stays_so,
     offsets_never_fall,
     what_is_set_back_comes_again,
+    every_position_is_kept,
+    locks_are_renewed_one_by_one,
     nothing_is_left,
 )
 

@@ -102,8 +102,8 @@ def play(
     gc.disable()  # Collections at other times would let clients go at other times.
     begin_cpu = time.process_time()
     world = World(seed, trace)
-    hear_logs(world)
     stage = Stage(world)
+    hear_logs(world, stage.history)
     _cast(stage)
     _set_clocks(stage)
     end_s = BEGIN_S + DISTURBED_S * scale
@@ -244,9 +244,10 @@ def _cast_groups(stage: Stage, add_client: Callable[[str, services.Program], Rol
         made = receivers.receive_consumer(stage, name, "takers", ["orders", *others])
         add_client(name, made).can_leave = True
     strategies = [chance.choice((Averaging, Sticky)) for _ in range(3)]
+    batch_size = chance.choice((1, 32))
     for member, count in (
         (Member("plain", ["events", *others], strategies[0], is_plain=True), 2),
-        (Member("strict", ["orders"], strategies[1], ordered=True), 3),
+        (Member("strict", ["orders"], strategies[1], ordered=True, batch_size=batch_size), 3),
         (Member("late", ["events"], strategies[2], is_late=True), 2),
     ):
         stage.history.take_part(

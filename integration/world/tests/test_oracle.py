@@ -3,7 +3,7 @@
 import copy
 
 import pytest
-from played_world.history import Delivered, History, Moved, Place, Sent, Told
+from played_world.history import Delivered, History, Moved, Place, Refusal, Sent, Told
 from played_world.oracle import PROMISES, anomalies
 
 
@@ -96,7 +96,7 @@ def fallen(history):
 
 def not_again(history):
     """Set back to 1, it gets 2 alone once more."""
-    history.note_reset("strict", 60.0)
+    history.note_reset("strict", 60.0, "orders")
     history.moves.append(Moved(60.0, "strict", at(1)))
     got(history, "m2", at(2), at_s=61.0)
 
@@ -114,6 +114,11 @@ def refused(history):
     got(history, "no", at(1, "deals"), group="takers")
 
 
+def refusing(what, reason):
+    refusal = Refusal(what, reason, "orders", f"refused: {reason}")
+    return lambda history: history.refusals.append(refusal)
+
+
 BROKEN = {
     "lost": lambda history: sent(history, "m3", at(3)),
     "never begun": lambda history: history.take_part("new", ["deals"], ordered=False, is_late=True),
@@ -129,6 +134,8 @@ BROKEN = {
     "revived": deleted,
     "fell": fallen,
     "forgotten": not_again,
+    "cut": refusing("owned_queues", "QUEUE_CUT"),
+    "locks": refusing("queue_locks", "QUEUE_NOT_FOUND"),
     "lag": lambda history: history.lags.update({"strict in orders/0": 1}),
 }
 
@@ -143,6 +150,8 @@ def test_offsets_fall_where_they_are_set_back_and_with_a_broker(history):
     fallen(history)
     (fell,) = anomalies(history)
     assert "from 6 at 30.000 s to 5" in fell
+    history.note_reset("strict", 35.0, "deals")
+    assert kinds(history) == ["fell"], "that was another topic"
     history.note_reset("strict", 35.0)
     assert kinds(history) == []
 
@@ -154,8 +163,23 @@ def test_a_group_that_was_set_back_gets_what_it_had_unless_it_is_set_back_anew(h
     again = copy.deepcopy(history)
     got(again, "m1", at(1), at_s=62.0)
     assert kinds(again) == []
-    history.note_reset("strict", 63.0)
+    history.note_reset("strict", 63.0, "deals")
+    assert kinds(history) == ["forgotten"], "that was another topic"
+    history.note_reset("strict", 63.0, "orders")
     assert kinds(history) == [], "nobody knows from where on it gets all then"
+
+
+def test_what_comes_between_the_question_and_the_answer_counts_as_come_again(history):
+    not_again(history)
+    got(history, "m1", at(1), at_s=60.0)
+    assert kinds(history) == []
+
+
+def test_positions_in_a_topic_that_was_deleted_may_be_refused(history):
+    history.refusals.append(Refusal("owned_queues", "QUEUE_CUT", "brief", "dropped"))
+    assert kinds(history) == ["cut"]
+    history.begin_deletion("brief", 60.0)
+    assert kinds(history) == []
 
 
 def test_clients_that_were_held_up_have_more_in_hand_of_a_deleted_topic(history):

@@ -97,9 +97,8 @@ MENDS: Final = (
         "stores-put-back",
         "a store that was put back to an earlier state stays in sync",
         _BROKER + "following/standing.py",
-        "is_shorter = log.end < found.confirmed or log.begin > found.begin\n"
-        "        is_earlier = self._was_put_back(found)",
-        "is_shorter = is_earlier = False",
+        "return is_counted and (is_pressed or self._may_lack(found) or self._lost_store(found))",
+        "return is_counted and (is_pressed or self._may_lack_end or self._log().is_damaged)",
     ),
     Planted(
         "beginnings-unshared",

@@ -52,6 +52,8 @@ class Member(NamedTuple):
     """Whether its listener is a plain function, which runs in a thread."""
     is_late: bool = False
     """Whether its group begins with the newest messages."""
+    batch_size: int = 32
+    """The most messages for one call of its listener: a slow one has few in work for long."""
 
 
 class _Listeners:
@@ -124,6 +126,7 @@ def push_consumer(stage: Stage, name: str, member: Member) -> Program:
             listener=listeners.listen_plainly if member.is_plain else listeners.listen,
             start="latest" if member.is_late else "earliest",
             ordered=member.ordered,
+            batch_size=member.batch_size,
             strategy=member.strategy(),
             clock=process.machine.clock,
             random=process.chance,

@@ -310,7 +310,7 @@ class _Changes:
         back_s = self._chance.choice((1.0, 5.0, 20.0))
         now_ms = self._stage.now_ms - back_s * 1000
         history, begin_s = self._stage.history, self._stage.world.timeline.now
-        history.note_reset(group, begin_s)
+        history.note_reset(group, begin_s, topic)
         to = datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=now_ms)
         offsets = await self._cluster.reset_offsets(group, topic, to)
         for queue, offset in offsets.items():
