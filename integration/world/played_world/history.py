@@ -95,7 +95,7 @@ class Refusal(NamedTuple):
     """What a broker has refused a client."""
 
     what: str
-    """The module of the SDK that has logged it."""
+    """The function of the SDK that has logged it."""
     reason: str
     """The reason of its error."""
     topic: str

@@ -78,7 +78,7 @@ def hear_logs(world: World, history: History) -> None:
             for error in given:
                 if isinstance(error, CallError):
                     topic, words = error.metadata.get("topic", ""), record.getMessage()
-                    history.refusals.append(Refusal(record.module, error.reason, topic, words))
+                    history.refusals.append(Refusal(record.funcName, error.reason, topic, words))
             if record.levelno < logging.ERROR:
                 return
             if record.exc_info and record.module != LISTENERS:

@@ -18,6 +18,9 @@ IN_HAND_S: Final = 20.0
 HELD_UP_S: Final = 75.0
 """The same where clients were held up for longer than listeners take."""
 
+LOCKING: Final = frozenset({"_take_over", "_renew_at"})
+"""The functions of the SDK that ask for the locks of several queues."""
+
 GONE: Final = frozenset({"QUEUE_NOT_FOUND", "TOPIC_NOT_FOUND", "TOPIC_NOT_READABLE"})
 """Why a queue cannot be locked that is not there."""
 
@@ -178,9 +181,9 @@ def every_position_is_kept(history: History) -> Iterator[str]:
 
 
 def locks_are_renewed_one_by_one(history: History) -> Iterator[str]:
-    """A queue that is not there costs a member its lock, and none of the others."""
+    """A queue that is not there costs a member no lock of another queue."""
     for what, reason, _, words in history.refusals:
-        if what == "queue_locks" and reason in GONE:
+        if what in LOCKING and reason in GONE:
             yield f"locks: {words}"
 
 

@@ -114,7 +114,7 @@ def _in_a_slow_act(chance: Random, at_s: float, broker: str, member: str) -> Ite
     """What is sent while an operator's act waits for the disk is not forgotten."""
     del member
     for _ in range(3):
-        amount = amount_of("slow-disk", chance.random())
+        amount = amount_of("slow-disk", chance.uniform(0.0, 0.02))
         yield Fault(at_s, "ambush", broker, "acts", chance.uniform(3.0, 8.0), amount)
         at_s += chance.uniform(4.0, 10.0)
 
@@ -153,7 +153,7 @@ def _not_in_sync(chance: Random, at_s: float, *_: str) -> Iterator[Fault]:
 
 def _wounded(chance: Random, at_s: float, *_: str) -> Iterator[Fault]:
     """A replica with a wounded disk is back, and all others are gone."""
-    kind = chance.choice(("take-back", "take-back", "rot", "forgetful-disk"))
+    kind = chance.choice(("take-back", "take-back", "rot", "rot", "forgetful-disk"))
     # Who is away for longer than others wait has left the set before.
     wound = _fault(at_s, kind, REPLICA, chance.uniform(0.5, 3.0), chance.random())
     yield wound

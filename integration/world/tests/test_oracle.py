@@ -134,8 +134,8 @@ BROKEN = {
     "revived": deleted,
     "fell": fallen,
     "forgotten": not_again,
-    "cut": refusing("owned_queues", "QUEUE_CUT"),
-    "locks": refusing("queue_locks", "QUEUE_NOT_FOUND"),
+    "cut": refusing("drop", "QUEUE_CUT"),
+    "locks": refusing("_renew_at", "QUEUE_NOT_FOUND"),
     "lag": lambda history: history.lags.update({"strict in orders/0": 1}),
 }
 
@@ -176,7 +176,7 @@ def test_what_comes_between_the_question_and_the_answer_counts_as_come_again(his
 
 
 def test_positions_in_a_topic_that_was_deleted_may_be_refused(history):
-    history.refusals.append(Refusal("owned_queues", "QUEUE_CUT", "brief", "dropped"))
+    history.refusals.append(Refusal("drop", "QUEUE_CUT", "brief", "dropped"))
     assert kinds(history) == ["cut"]
     history.begin_deletion("brief", 60.0)
     assert kinds(history) == []

@@ -24,10 +24,10 @@ CHECKER_PORT: Final = 9880
 
 STORE: Final = Path("/store")
 
-BODY_BYTES_MAX: Final = 1 << 16
+BODY_BYTES_MAX: Final = 16 << 10
 
 SMALL_FILES: Final = {
-    "segment_bytes": 256 << 10,
+    "segment_bytes": 80 << 10,
     "consume_queue_entries": 300,
     "index_slots": 256,
     "index_items": 512,

@@ -170,7 +170,8 @@ class Receipt:
     invisible_until_ms: int
     """Until when no other member gets them, by the broker's clock, unless that is changed."""
     held_until_s: float = math.inf
-    """The same by this client's monotonic clock; infinite if the broker keeps them invisible."""
+    """Until when this client relies on that, by its monotonic clock: a little less; infinite if the
+    broker keeps them invisible."""
 
 
 class ReceivedMessage(MessageView):

@@ -2,8 +2,11 @@
 
 import asyncio
 from contextlib import aclosing
+from types import SimpleNamespace
 
 from ariane_sdk.consumer.receiving.fetched import Fetched
+from ariane_sdk.client.lost_messages import LostMessages
+from ariane_sdk.consumer.receiving.receive_calls import ReceiveCalls
 from ariane_sdk.runtime.clock import SystemClock
 from sdk.python.tests.consumer.receiving.test_asking import BATCH, Broker, asking_of, bodies
 
@@ -72,3 +75,13 @@ async def test_whoever_works_for_long_gets_what_was_fetched_then():
     offsets = bodies(got)
     assert offsets == sorted(offsets)
     assert offsets[BATCH:] == list(range(offsets[BATCH], offsets[BATCH] + 5 * BATCH))
+
+
+def test_a_client_whose_clock_is_slow_relies_on_no_message_that_its_broker_gives_to_others():
+    """Clocks may differ in speed by 5 %."""
+    clock = ForwardClock()
+    lost = LostMessages(fails=False)
+    calls = ReceiveCalls(None, "billing", None, timeout_s=3.0, clock=clock, lost=lost)
+    broker = SimpleNamespace(broker_name="a", read_address="127.0.0.1:1")
+    answer = calls.answer(broker, b"", 10.0)
+    assert 1.05 * (answer.held_until_s - clock.monotonic_s()) <= 10.0
