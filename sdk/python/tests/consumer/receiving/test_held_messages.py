@@ -4,8 +4,8 @@ import asyncio
 from contextlib import aclosing
 from types import SimpleNamespace
 
-from ariane_sdk.consumer.receiving.fetched import Fetched
 from ariane_sdk.client.lost_messages import LostMessages
+from ariane_sdk.consumer.receiving.fetched import Fetched
 from ariane_sdk.consumer.receiving.receive_calls import ReceiveCalls
 from ariane_sdk.runtime.clock import SystemClock
 from sdk.python.tests.consumer.receiving.test_asking import BATCH, Broker, asking_of, bodies
