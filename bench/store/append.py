@@ -23,8 +23,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ariane_record import BlockEncoder, RecordTable
-from ariane_record.encoding.block import record_crcs_of
+from ariane_record import RecordTable
+from ariane_record.testing.block_encoder import BlockEncoder, record_crcs_of
 from ariane_storage import Store, StoreConfig
 from bench.measure import Row, pairs_of, program
 

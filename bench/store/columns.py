@@ -20,13 +20,14 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 
-from ariane_record import BlockEncoder, RecordTable
+from ariane_record import RecordTable
 from ariane_record.decoding.arrow import to_arrow
 from ariane_record.decoding.columns import decode_columns
 from ariane_record.encoding.columns.arrow_texts import even_binaries
 from ariane_record.encoding.columns.column_encoder import encode_columns
 from ariane_record.encoding.columns.message_columns import MessageColumns
 from ariane_record.single.message_id import UniqueIdGenerator
+from ariane_record.testing.block_encoder import BlockEncoder
 from bench.measure import Paired, Row, program
 
 NOON_MS = 1_700_000_000_000

@@ -28,8 +28,8 @@ from ariane_broker.filters.filter import filter_for
 from ariane_filter.jail import limits
 from ariane_filter.jail.process import JailLauncher
 from ariane_filter.jail.worker_handle import WorkerHandle
-from ariane_record import BlockEncoder
 from ariane_record.decoding.columns import decode_columns
+from ariane_record.testing.block_encoder import BlockEncoder
 from ariane_sql92 import compile_condition
 from ariane_storage import Store, StoreConfig
 from ariane_storage.reading.filter import Filter

@@ -19,7 +19,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ariane_record import BlockEncoder, RecordTable
+from ariane_record import RecordTable
+from ariane_record.testing.block_encoder import BlockEncoder
 from ariane_storage import OsDisk, Store, StoreConfig, SystemClock
 from ariane_storage.index.index import Index
 from bench.measure import Paired, Row, paired, program

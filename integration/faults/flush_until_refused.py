@@ -10,7 +10,7 @@ from pathlib import Path
 
 from numbered_writer import body_of, config
 
-from ariane_record import BlockEncoder
+from ariane_record.testing.block_encoder import BlockEncoder
 from ariane_storage import FlushMode, Store, StoreFull, StorePoisoned
 
 

@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ariane_record import BlockEncoder
 from ariane_record.decoding.columns import decode_columns
+from ariane_record.testing.block_encoder import BlockEncoder
 from ariane_storage import FlushMode, Store, StoreConfig
 
 QUEUES = tuple((topic, queue_id) for topic in ("orders", "payments") for queue_id in range(3))

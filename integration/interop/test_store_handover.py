@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from rocketmq import rocketmq, run_java_tool
 
-from ariane_record import BlockEncoder
 from ariane_record.decoding.columns import decode_columns
 from ariane_record.single.compression import Compression, body_compressor, original_body
+from ariane_record.testing.block_encoder import BlockEncoder
 from ariane_storage import OsDisk, QueueRead, StateFile, Store, StoreConfig
 
 MISSING = [tool for tool in ("java", "mvn") if not shutil.which(tool)]

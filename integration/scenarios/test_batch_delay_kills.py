@@ -19,7 +19,7 @@ from grpc import aio
 
 from ariane.broker.v1 import transaction_service_pb2 as transaction_pb
 from ariane.broker.v1.transaction_service_pb2_grpc import TransactionServiceStub
-from ariane_record import BlockEncoder
+from ariane_record.testing.block_encoder import BlockEncoder
 from ariane_sdk import ClusterClient, QueueReader
 from ariane_testkit.closed_clusters import open_aio_channel
 

@@ -31,7 +31,7 @@ def stage():
 
 
 def decode():
-    from ariane_record import BlockEncoder
+    from ariane_record.testing.block_encoder import BlockEncoder
     from ariane_record.decoding.columns import decode_columns
     from ariane_sdk import MessageQueue
     from ariane_spark.records.columns import Projection, message_schema

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from unplugged_disk import why_not
 
-from ariane_record import BlockEncoder, RecordTable
+from ariane_record import RecordTable
 from ariane_record.decoding.columns import decode_columns
+from ariane_record.testing.block_encoder import BlockEncoder
 from ariane_storage import Store, StoreConfig, StoreFull
 
 pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not())

@@ -8,10 +8,10 @@ import zlib
 from grpc import aio
 
 from ariane.broker.v1.send_service_pb2_grpc import SendServiceStub
-from ariane_record import BlockEncoder
 from ariane_record.decoding import columns
 from ariane_record.layout import SystemFlag
 from ariane_record.names import dead_letter_topic
+from ariane_record.testing.block_encoder import BlockEncoder
 from ariane_sdk import MessageQueue, PullConsumer, QueueReader, errors
 from ariane_sdk.consumer.delivery.message_returns import MessageReturns
 from ariane_sdk.consumer.pulling import pull_loop

@@ -16,9 +16,9 @@ from ariane.broker.v1.group_service_pb2_grpc import GroupServiceStub
 from ariane.broker.v1.send_service_pb2_grpc import SendServiceStub
 from ariane_admin.cli import main
 from ariane_admin.terminal.exits import ExitStatus
-from ariane_record import BlockEncoder
 from ariane_record.layout import SystemFlag
 from ariane_record.names import dead_letter_topic
+from ariane_record.testing.block_encoder import BlockEncoder
 from ariane_sdk import QueueReader
 from ariane_sdk.errors import RouteNotFound
 from ariane_testkit.append_rows import row_of, rows_request

@@ -20,8 +20,9 @@ from ariane_broker.log.held_requests import Arrivals, HeldRequests
 from ariane_broker.log.statistics import BrokerStatistics
 from ariane_broker.rpc.translation.append_wire import append_request, append_response
 from ariane_broker.topics.topic_table import Permission, TopicConfig
-from ariane_record import BlockEncoder, ProducerSequence, RecordTable
+from ariane_record import ProducerSequence, RecordTable
 from ariane_record.checksums.checksum import crc32
+from ariane_record.testing.block_encoder import BlockEncoder
 from ariane_servicekit import ErrorTranslator
 from ariane_storage import Store
 from ariane_storage.testing import FaultyDisk, FixedClock, small_config

@@ -45,8 +45,9 @@ from ariane.common.v1 import message_pb2 as message_pb
 from ariane_broker import app
 from ariane_broker.app import compose
 from ariane_broker.settings import BrokerSettings
-from ariane_record import BlockEncoder, ProducerSequence
+from ariane_record import ProducerSequence
 from ariane_record.decoding.columns import decode_columns
+from ariane_record.testing.block_encoder import BlockEncoder
 from ariane_servicekit import Machine, serving
 from ariane_testkit.access_rules import telling
 from ariane_testkit.append_rows import results_of, row_of, rows_request

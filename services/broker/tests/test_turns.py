@@ -32,8 +32,9 @@ from ariane_broker.spark_batches.records.batch_progress import Progress
 from ariane_broker.spark_batches.records.batch_records import AttemptKey, BatchKey, Stage
 from ariane_broker.topics.topic_table import TopicConfig
 from ariane_broker.transactions.transaction_records import HalfMessage
-from ariane_record import BlockEncoder, ConsumerOffset
+from ariane_record import ConsumerOffset
 from ariane_record.names import OP_TOPIC
+from ariane_record.testing.block_encoder import BlockEncoder
 from ariane_servicekit import serving
 from ariane_servicekit.observability import measures as measuring
 from ariane_servicekit.observability.measures import SERIES_MAX, Measures

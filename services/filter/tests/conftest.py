@@ -28,8 +28,8 @@ from ariane_filter.jail.process import JailLauncher
 from ariane_filter.jail.worker_handle import WorkerHandle
 from ariane_filter.settings import FilterSettings
 from ariane_record.decoding.columns import decode_columns
-from ariane_record.encoding.block import BlockEncoder
 from ariane_record.layout import SystemFlag
+from ariane_record.testing.block_encoder import BlockEncoder
 from ariane_servicekit import Address, serving
 from ariane_testkit.append_rows import row_of, rows_request
 

@@ -7,10 +7,10 @@ import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from ariane_record import BlockEncoder
 from ariane_record.decoding.arrow import COLUMN_NAMES
 from ariane_record.decoding.columns import decode_columns
 from ariane_record.single.compression import Compression, body_compressor
+from ariane_record.testing.block_encoder import BlockEncoder
 from ariane_sdk import MessageQueue
 from ariane_spark.calls.cluster import Fetch
 from ariane_spark.errors import SchemaIllegal

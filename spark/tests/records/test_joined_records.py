@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from ariane_record import BlockEncoder
 from ariane_record.decoding.columns import decode_columns
 from ariane_record.decoding.header_columns import decode_headers
+from ariane_record.testing.block_encoder import BlockEncoder
 from ariane_spark.records.joined_records import joined
 
 SPANS = (

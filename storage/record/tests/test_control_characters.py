@@ -3,7 +3,7 @@ import unicodedata
 
 import pytest
 
-from ariane_record import BlockEncoder, IllegalProperty
+from ariane_record import IllegalProperty
 from ariane_record.control_characters import (
     holds_control_character,
     properties_hold_control_character,
@@ -11,6 +11,7 @@ from ariane_record.control_characters import (
     shown_json,
     shown_lines,
 )
+from ariane_record.testing.block_encoder import BlockEncoder
 
 CONTROLS = [chr(code) for code in range(0x100) if unicodedata.category(chr(code)) == "Cc"]
 

@@ -17,7 +17,8 @@ import zstandard
 from click.testing import CliRunner
 
 from ariane_ordering import java_string_hash
-from ariane_record import BlockEncoder, SystemFlag
+from ariane_record import SystemFlag
+from ariane_record.testing.block_encoder import BlockEncoder
 from ariane_storage import Store
 from ariane_storage.commands import store as store_group
 from ariane_storage.queues.consume_queue_entry import ENTRY, ENTRY_BYTES, holes

@@ -10,8 +10,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ariane_record import BlockEncoder
 from ariane_record.names import DELAY_TOPIC
+from ariane_record.testing.block_encoder import BlockEncoder
 from ariane_storage import OsDisk, RetentionReason, Store
 from ariane_storage.keeping.keeper import ALIVE_MS
 from ariane_storage.offline.closed_store import ClosedStore

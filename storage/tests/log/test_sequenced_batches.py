@@ -7,8 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ariane_record import BlockEncoder, ProducerSequence
+from ariane_record import ProducerSequence
 from ariane_record.checksums.checksum import crc32
+from ariane_record.testing.block_encoder import BlockEncoder
 from ariane_storage import BlockRejected, DamageReason
 from ariane_storage.log.sequenced_batches import sequenced_batches
 from ariane_storage.testing import block_of

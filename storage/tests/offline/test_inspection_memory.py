@@ -10,7 +10,7 @@ from multiprocessing import get_context
 import numpy as np
 import pytest
 
-from ariane_record import BlockEncoder
+from ariane_record.testing.block_encoder import BlockEncoder
 from ariane_storage import Store
 from ariane_storage.disk.os_disk import OsDisk
 from ariane_storage.index import index_file

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ariane_record import SystemFlag
-from ariane_record.encoding.block import BlockEncoder
+from ariane_record.testing.block_encoder import BlockEncoder
 from ariane_storage import QueueReadStatus
 
 TAGS = {"odd": 1}

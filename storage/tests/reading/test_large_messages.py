@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from ariane_record import BlockEncoder
+from ariane_record.testing.block_encoder import BlockEncoder
 from ariane_storage import QueueOffsetOutOfRange, TimeBoundary
 from ariane_storage.testing import apply_retention
 

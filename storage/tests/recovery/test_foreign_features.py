@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from ariane_record import BlockEncoder, tag_code
+from ariane_record import tag_code
+from ariane_record.testing.block_encoder import BlockEncoder
 from ariane_storage.errors import StoreFormatError
 from ariane_storage.queues.consume_queue_entry import ENTRY
 

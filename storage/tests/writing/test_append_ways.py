@@ -9,18 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ariane_record import (
-    BlockEncoder,
-    ProducerSequence,
-    RecordFields,
-    decode_record,
-    encode_block,
-    encode_record,
-)
+from ariane_record import ProducerSequence, RecordFields, decode_record, encode_block, encode_record
 from ariane_record.checksums.checksum import crc32, range_crcs
 from ariane_record.checksums.crc_algebra import zero_shift
-from ariane_record.encoding.block import RECORD_CRCS_COUNT_MIN
+from ariane_record.encoding.record_table import RECORD_CRCS_COUNT_MIN
 from ariane_record.layout import PropertyName
+from ariane_record.testing.block_encoder import BlockEncoder
 from ariane_storage import BlockRejected
 from ariane_storage.testing import block_of
 from ariane_storage.writing.append import Places, host_field

@@ -10,11 +10,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ariane_record import BlockEncoder, ProducerSequence, RecordTable
+from ariane_record import ProducerSequence, RecordTable
 from ariane_record.checksums.checksum import crc32
 from ariane_record.decoding.columns import decode_columns
 from ariane_record.layout import CRC_MASK, CRC_PROPERTY_BYTES, HEADER_BYTES
 from ariane_record.single.producer_sequence import SEQUENCE_BYTES
+from ariane_record.testing.block_encoder import BlockEncoder
 from ariane_storage import BlockRejected, IllegalQueue, Store, StoreFull
 from ariane_storage.log.records.fields import FIELD_STARTS
 from ariane_storage.testing import FaultyDisk, FixedClock, block_of, small_config

@@ -10,9 +10,9 @@ import pytest
 from grpc import aio
 
 from ariane.broker.v1.send_service_pb2_grpc import SendServiceStub
-from ariane_record import BlockEncoder
 from ariane_record.layout import SystemFlag
 from ariane_record.names import dead_letter_topic
+from ariane_record.testing.block_encoder import BlockEncoder
 from ariane_sdk import (
     Local,
     Message,

@@ -13,10 +13,11 @@ from ariane.broker.v1.pull_service_pb2 import (
     RANGE_PROJECTION_RECORDS,
     PullRangeResponse,
 )
-from ariane_record import BlockEncoder, RecordFields, encode_record
+from ariane_record import RecordFields, encode_record
 from ariane_record.decoding.arrow import COLUMN_NAMES, arrow_schema
 from ariane_record.decoding.columns import decode_columns
 from ariane_record.layout import HEADER_BYTES
+from ariane_record.testing.block_encoder import BlockEncoder
 from ariane_sdk import MessageQueue, Producer, QueueReader, errors, sync
 from ariane_sdk.reading.columns_out import RangeColumns
 

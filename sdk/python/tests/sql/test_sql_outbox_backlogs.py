@@ -135,13 +135,16 @@ async def test_a_backlog_of_one_message_group_arrives_in_order(world, sessions, 
     assert len(broker.calls) <= 1 + count * (body_bytes + 300) // (1 << 20) + count // 500 + 1
 
 
-async def test_a_row_that_no_record_can_carry_is_parked_and_the_rest_is_sent(world, sessions):
+@pytest.mark.parametrize("wrong", [{"tag": "a\x01b"}, {"unique_id": ""}])
+async def test_a_row_that_no_record_can_carry_is_parked_and_the_rest_is_sent(
+    world, sessions, wrong
+):
     outbox = Outbox("shop", partitions=1)
     rows = METADATA.tables["ariane_outbox"]
     with sessions.begin() as session:
         outbox.add(session, *(Message("orders", b"%d" % number) for number in range(5)))
         # Somebody writes into the table without asking.
-        session.execute(update(rows).where(rows.c.body == b"3").values(tag="a\x01b"))
+        session.execute(update(rows).where(rows.c.body == b"3").values(**wrong))
     async with relay_of(world, outbox, sessions):
         await wait_for_lag(outbox, sessions, 0)
     assert sorted(world.brokers["broker-a"].bodies) == [b"0", b"1", b"2", b"4"]

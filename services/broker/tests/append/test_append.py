@@ -14,7 +14,8 @@ from ariane_broker.log.derived.producer_sequences import ProducerSequences
 from ariane_broker.log.promise import AcknowledgedLevel, Demand, LonePromises
 from ariane_broker.log.statistics import BrokerStatistics
 from ariane_broker.topics.topic_table import TopicConfig
-from ariane_record import BlockEncoder, RecordTable
+from ariane_record import RecordTable
+from ariane_record.testing.block_encoder import BlockEncoder
 from ariane_servicekit import ErrorTranslator, ServiceError
 from ariane_storage.errors import StoreFull, StorePoisoned
 from ariane_storage.writing.append import Appended

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ariane_record.encoding.block import record_crcs_of
+from ariane_record.testing.block_encoder import record_crcs_of
 
 COUNT = 200
 

@@ -7,8 +7,9 @@ import pytest
 
 from ariane_broker.append.repeated_row import first_result, is_stored_as
 from ariane_broker.log.derived.producer_stream import StoredBatch
-from ariane_record import BlockEncoder, ProducerSequence
+from ariane_record import ProducerSequence
 from ariane_record.layout import CRC_PROPERTY_BYTES
+from ariane_record.testing.block_encoder import BlockEncoder
 from ariane_storage import Store
 from ariane_storage.testing import FaultyDisk, FixedClock, small_config
 

@@ -12,8 +12,9 @@ from ariane_broker.append import append
 from ariane_broker.append.append import _RowByRow
 from ariane_broker.append.rows import Rows
 from ariane_broker.errors.public_errors import flush_unconfirmed
-from ariane_record import BlockEncoder, ProducerSequence, RecordTable
-from ariane_record.encoding.block import RECORD_CRCS_COUNT_MIN
+from ariane_record import ProducerSequence, RecordTable
+from ariane_record.encoding.record_table import RECORD_CRCS_COUNT_MIN
+from ariane_record.testing.block_encoder import BlockEncoder
 from ariane_servicekit import ServiceError
 from ariane_storage.errors import StorageError
 from services.broker.tests.append_side import (

@@ -11,8 +11,8 @@ from ariane.broker.v1 import pull_service_pb2 as pull_pb
 from ariane.common.v1 import subscription_pb2 as subscription_pb
 from ariane_broker.filters.expression import FilterExpression, FilterLanguage
 from ariane_broker.filters.filter import filter_for
-from ariane_record import BlockEncoder
 from ariane_record.decoding.columns import decode_columns
+from ariane_record.testing.block_encoder import BlockEncoder
 from ariane_servicekit import ServiceError
 from ariane_sql92 import ConditionInvalid, compile_condition
 from ariane_sql92.testing import condition_texts, judge_plainly, property_maps

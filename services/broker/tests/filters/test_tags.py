@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from ariane_broker.filters.expression import FilterExpression, FilterLanguage
 from ariane_broker.filters.filter import filter_for
 from ariane_broker.filters.tags import parse_tags
-from ariane_record import BlockEncoder, tag_code
+from ariane_record import tag_code
 from ariane_record.decoding.columns import decode_columns
+from ariane_record.testing.block_encoder import BlockEncoder
 from ariane_servicekit import ServiceError
 from ariane_storage.queues.consume_queue_entry import ENTRY
 

@@ -9,8 +9,8 @@ from structlog.testing import capture_logs
 from ariane_broker.delay.level_queues import LevelQueues, queue_of
 from ariane_broker.log.clock_watch import ClockWatch
 from ariane_broker.log.early_deletions import QUEUES_LOGGED_MAX, TOPICS_KEPT_MAX, EarlyDeletions
-from ariane_record import BlockEncoder
 from ariane_record.names import DELAY_TOPIC
+from ariane_record.testing.block_encoder import BlockEncoder
 from ariane_servicekit import SystemClock
 from ariane_storage import Store
 from ariane_storage.keeping.retention import DeletedRange, RetentionReason, RetentionReport

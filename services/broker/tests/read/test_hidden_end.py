@@ -14,7 +14,7 @@ from ariane_broker.log.statistics import BrokerStatistics
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.read.range_pull import PullRange, RangeOrder
 from ariane_broker.topics.topic_table import TopicConfig
-from ariane_record import BlockEncoder
+from ariane_record.testing.block_encoder import BlockEncoder
 from ariane_servicekit import ServiceError
 from ariane_storage import Store, StoreConfig
 from services.broker.tests.log_side import cold_reads

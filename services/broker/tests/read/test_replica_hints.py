@@ -14,7 +14,7 @@ from ariane_broker.read.replica_hints import (
 from ariane_broker.replication.copies import Copies
 from ariane_broker.replication.primary import Primary
 from ariane_broker.replication.replica_set import BrokerWish, ReadableReplica
-from ariane_record import BlockEncoder
+from ariane_record.testing.block_encoder import BlockEncoder
 from ariane_storage import Store, StoreConfig
 
 QUEUE = QueueKey("orders", 0)

@@ -41,7 +41,7 @@ from ariane_broker.receive.settling import DONE, Failed, Hidden, Settlement, Set
 from ariane_broker.receive.standing import Standings
 from ariane_broker.topics.topic_table import TopicConfig, TopicTable
 from ariane_broker.turn_budget import TurnBudget
-from ariane_record import BlockEncoder
+from ariane_record.testing.block_encoder import BlockEncoder
 from ariane_servicekit import EXAMINED_MAX, at_once
 from ariane_storage import FlushMode, Store
 from ariane_storage.testing import FaultyDisk, FixedClock, small_config

@@ -9,7 +9,7 @@ import pytest
 from ariane_broker.replication.log_feed import CHUNK_BYTES, WINDOW_BYTES, LogFeed
 from ariane_broker.replication.log_taker import CannotFollow, LogTaker, Welcome
 from ariane_broker.replication.state_copies import StateCopies, StatePart
-from ariane_record import BlockEncoder
+from ariane_record.testing.block_encoder import BlockEncoder
 from ariane_storage import Store
 from ariane_storage.config import StoreConfig
 from ariane_storage.errors import StateFileDamaged

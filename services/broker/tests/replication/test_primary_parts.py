@@ -12,7 +12,7 @@ from ariane_broker.replication.primary import Hello, Primary
 from ariane_broker.replication.reign import Reign
 from ariane_broker.replication.replica_set import ReplicaSet
 from ariane_broker.replication.shared_row import RowUnreachable
-from ariane_record import BlockEncoder
+from ariane_record.testing.block_encoder import BlockEncoder
 from ariane_servicekit import ServiceError
 from ariane_storage import QueueOffsetOutOfRange, Store, StoreConfig
 from ariane_storage.copying.log_copy import LogRange

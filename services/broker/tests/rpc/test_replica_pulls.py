@@ -11,7 +11,7 @@ from ariane_broker.log.statistics import BrokerStatistics
 from ariane_broker.read.range_pull import PullRange, RangeOrder
 from ariane_broker.rpc.replica_pulls import TO_THE_END, ReplicaLogGate, ReplicaPulls
 from ariane_broker.topics.topic_table import TopicConfig, TopicTable
-from ariane_record import BlockEncoder
+from ariane_record.testing.block_encoder import BlockEncoder
 from ariane_servicekit import AnswerBudget, ServiceError
 from ariane_storage import Store, StoreConfig
 from services.broker.tests.log_side import cold_reads

@@ -13,7 +13,7 @@ from ariane.common.v1 import message_pb2 as message_pb
 from ariane_broker.app import compose
 from ariane_broker.errors.replication import broker_not_primary
 from ariane_broker.log.broker_log import BrokerLog
-from ariane_record import BlockEncoder
+from ariane_record.testing.block_encoder import BlockEncoder
 from ariane_servicekit import serving
 from ariane_storage.errors import StoreFull
 from ariane_storage.writing.appender import Appender

@@ -13,8 +13,8 @@ from ariane.broker.v1 import transaction_service_pb2 as transaction_pb
 from ariane.common.v1 import message_pb2 as message_pb
 from ariane_broker.spark_batches.batch_publication import BatchPublication
 from ariane_broker.spark_batches.records.sink_homes import CONTENTS_KEPT
-from ariane_record import BlockEncoder
 from ariane_record.decoding.columns import decode_columns
+from ariane_record.testing.block_encoder import BlockEncoder
 from ariane_storage.errors import StoreFull
 
 

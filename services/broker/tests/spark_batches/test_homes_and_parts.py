@@ -14,7 +14,7 @@ from ariane_broker.errors.transactions import peer_silent
 from ariane_broker.log.broker_log import BrokerLog
 from ariane_broker.naming.broker_addresses import BrokerAddresses, NobodyKnows
 from ariane_broker.rpc.sink_calls import SinkCalls
-from ariane_record import BlockEncoder
+from ariane_record.testing.block_encoder import BlockEncoder
 from ariane_storage.errors import StoreFull
 
 NAMES = ("a", "b", "c")

@@ -39,7 +39,7 @@ from ariane_broker.spark_batches.records.batch_records import (
 from ariane_broker.spark_batches.records.batch_table import BatchTable
 from ariane_broker.spark_batches.records.sink_homes import SinkHome as Home
 from ariane_broker.spark_batches.sinks import NOTE_AGE_MS_MAX, Sinks
-from ariane_record import BlockEncoder
+from ariane_record.testing.block_encoder import BlockEncoder
 
 DAY_MS = 86_400_000
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ariane_broker.spark_batches.records.stage_format import StagedBlock, decode_stage, encode_stage
-from ariane_record import BlockEncoder
+from ariane_record.testing.block_encoder import BlockEncoder
 from ariane_storage.errors import RecordCorrupted
 
 GOLDEN = bytes.fromhex(

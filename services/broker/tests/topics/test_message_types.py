@@ -11,9 +11,9 @@ from ariane.common.v1 import message_pb2 as message_pb
 from ariane_broker.errors.public_errors import message_type_mismatch
 from ariane_broker.topics.message_types import are_of_type, check_message_types, records_with
 from ariane_broker.topics.topic_table import MESSAGE_TYPE_ATTRIBUTE, TopicConfig, TopicMessageType
-from ariane_record import BlockEncoder
 from ariane_record.decoding.columns import decode_columns
 from ariane_record.layout import HEADER_BYTES
+from ariane_record.testing.block_encoder import BlockEncoder
 from ariane_servicekit import ServiceError
 from ariane_testkit.append_rows import row_of
 

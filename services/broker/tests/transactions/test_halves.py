@@ -17,9 +17,9 @@ from ariane_broker.transactions.halves import HalfLimits, Halves
 from ariane_broker.transactions.recent_halves import RecentHalves
 from ariane_broker.transactions.transaction_records import HalfMessage
 from ariane_broker.transactions.transaction_table import TransactionTable
-from ariane_record import BlockEncoder
 from ariane_record.single.message import EMPTY_HOST
 from ariane_record.single.record_copy import RecordCopy
+from ariane_record.testing.block_encoder import BlockEncoder
 from ariane_servicekit import ErrorTranslator
 from ariane_storage import Store
 from ariane_storage.testing import FaultyDisk, FixedClock, small_config

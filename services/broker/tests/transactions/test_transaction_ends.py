@@ -17,8 +17,9 @@ from ariane_broker.transactions.transaction_records import (
     half_properties,
 )
 from ariane_broker.transactions.transaction_table import TransactionTable
-from ariane_record import BlockEncoder, decode_record
+from ariane_record import decode_record
 from ariane_record.names import HALF_TOPIC
+from ariane_record.testing.block_encoder import BlockEncoder
 from ariane_servicekit.errors import ServiceError
 from ariane_storage import FlushMode, Store
 from ariane_storage.testing import FaultyDisk, FixedClock, small_config

@@ -30,8 +30,9 @@ from ariane_broker.transactions.recent_halves import RecentHalves
 from ariane_broker.transactions.transaction_records import Outcome
 from ariane_broker.transactions.transaction_table import TransactionTable
 from ariane_broker.transactions.upkeep import TransactionUpkeep
-from ariane_record import BlockEncoder, decode_record
+from ariane_record import decode_record
 from ariane_record.names import OP_TOPIC
+from ariane_record.testing.block_encoder import BlockEncoder
 from ariane_servicekit import ErrorTranslator, at_once
 from ariane_servicekit.errors import ServiceError
 from ariane_storage import FlushMode, Store

@@ -6,8 +6,8 @@ import pytest
 from ariane_filter.jail.jailed_filter import JailedFilter
 from ariane_filter.jail.limits import FilterLanguage, FilterModule, JailLimits
 from ariane_filter.jail.process import JailLauncher
-from ariane_record.encoding.block import BlockEncoder
 from ariane_record.layout import SystemFlag
+from ariane_record.testing.block_encoder import BlockEncoder
 
 
 class RecordedLauncher:

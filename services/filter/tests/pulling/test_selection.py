@@ -10,7 +10,7 @@ from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane_filter.pulling.pieces import PIECE_BYTES_MAX, PIECE_RECORDS_MAX, pieces
 from ariane_filter.pulling.selection import selected
 from ariane_record.decoding.columns import decode_columns
-from ariane_record.encoding.block import BlockEncoder
+from ariane_record.testing.block_encoder import BlockEncoder
 from ariane_servicekit import ServiceError
 
 FAILED = ServiceError(

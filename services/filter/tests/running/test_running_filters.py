@@ -15,7 +15,7 @@ from ariane_filter.jail.limits import JailLimits
 from ariane_filter.pulling.filtered_pulls import FilteredPulls
 from ariane_filter.running import running_filters
 from ariane_filter.running.running_filters import RunningFilters
-from ariane_record.encoding.block import BlockEncoder
+from ariane_record.testing.block_encoder import BlockEncoder
 from ariane_servicekit import AnswerBudget, ServiceError
 from ariane_testkit.virtual_clock import VirtualClock
 

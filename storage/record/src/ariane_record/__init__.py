@@ -5,10 +5,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ariane_record.checksums.java_hash import key_hash as key_hash
     from ariane_record.checksums.java_hash import tag_code as tag_code
-    from ariane_record.encoding.block import KEYS_MAX as KEYS_MAX
-    from ariane_record.encoding.block import BlockEncoder as BlockEncoder
+    from ariane_record.encoding.message_properties import KEYS_MAX as KEYS_MAX
     from ariane_record.encoding.record_table import RecordTable as RecordTable
-    from ariane_record.errors import BlockFull as BlockFull
     from ariane_record.errors import IllegalName as IllegalName
     from ariane_record.errors import IllegalProperty as IllegalProperty
     from ariane_record.errors import RecordCorrupted as RecordCorrupted

@@ -4,7 +4,6 @@
 
     RecordError
     +-- RecordCorrupted     bytes that should be a record and are not
-    +-- BlockFull           the record does not fit into the rest of the block
     +-- BodyDamaged         a compressed body that cannot be decompressed, or grows too large
     +-- CodecMissing        the library that would decompress it is not installed
     +-- WireCorrupted       bytes that should be a message of Protocol Buffers and are not
@@ -37,13 +36,6 @@ class RecordCorrupted(RecordError):
 
 class WireCorrupted(RecordError):
     """Bytes that should be a message of Protocol Buffers and are not."""
-
-
-class BlockFull(RecordError):
-    """The record does not fit into the rest of the block.
-
-    The block is unchanged: finish it, and add the record to the next one.
-    """
 
 
 class IllegalColumn(RecordError, ValueError):

@@ -129,6 +129,12 @@ HEADER_STRUCTS: Final = {
 }
 """The fixed part by (born host is IPv6, store host is IPv6), for one record at a time."""
 
+# Zeros (``x``) in the fields that the broker owns: size, magic, body CRC, queue id, flag, both
+# offsets, system flag, born timestamp, both hosts and the store timestamp, attempts, half offset,
+# body length.
+pack_unowned_header: Final = Struct(">iII 4x i 16x iq 24x iqi").pack
+"""The fixed part of a record that the broker has not seen yet."""
+
 SYSTEM_FLAG_START: Final = 36
 """The place of the system flag: before both hosts, so that their sizes are not needed."""
 

@@ -15,7 +15,7 @@ from ariane_record.decoding.columns import decode_columns
 from ariane_record.errors import RecordCorrupted
 from ariane_record.single.message import RecordFields, decode_record, encode_record
 from ariane_record.single.message_id import encode_offset_message_id
-from ariane_record.testing import record_fields
+from ariane_record.testing.strategies import record_fields
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 UTC_MICROSECONDS = pa.timestamp("us", tz="UTC")

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from ariane_record.decoding import body_runs
 from ariane_record.decoding.body_runs import RUN_RECORDS_MIN, BodyRun, gather_bodies
 from ariane_record.decoding.columns import decode_columns
-from ariane_record.encoding.block import BlockEncoder
 from ariane_record.errors import RecordCorrupted
 from ariane_record.layout import HEADER_BYTES, SYSTEM_FLAG_START, SystemFlag
+from ariane_record.testing.block_encoder import BlockEncoder
 
 QUEUE_OFFSET_START = 20
 

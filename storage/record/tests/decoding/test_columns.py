@@ -12,7 +12,7 @@ from ariane_record.layout import HEADER, HEADER_BYTES, RECORD_BYTES_MIN, SYSTEM_
 from ariane_record.single.message import RecordFields, decode_record, encode_record
 from ariane_record.single.message_id import encode_offset_message_id
 from ariane_record.single.view import iter_messages
-from ariane_record.testing import record_fields
+from ariane_record.testing.strategies import record_fields
 
 RECORD = RecordFields(topic="TopicTest", body=b"Hello", properties={"TAGS": "TagA"})
 

@@ -7,7 +7,7 @@ from ariane_record.decoding.columns import decode_columns
 from ariane_record.decoding.header_columns import decode_headers
 from ariane_record.errors import RecordCorrupted
 from ariane_record.layout import HEADER_BYTES
-from ariane_record.testing import blocks
+from ariane_record.testing.strategies import blocks
 
 WITHOUT_BODIES = [name for name in COLUMN_NAMES if name not in {"topic", "body"}]
 

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from ariane_record.decoding.property_columns import decode_property_columns
 from ariane_record.single.properties import decode_properties, encode_properties
-from ariane_record.testing import property_maps
+from ariane_record.testing.strategies import property_maps
 
 # Few letters, so that separators, empty parts, repeated names and bytes that are no text meet.
 ROUGH = st.lists(st.sampled_from([b"a", b"b", b"\x01", b"\x02", b"\xff", b"\xc3"]), max_size=16)

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from ariane_ordering import java_string_hash
 from ariane_record.checksums.checksum import masked_crc32
 from ariane_record.checksums.java_hash import key_hash
-from ariane_record.encoding.block import KEYS_MAX, BlockEncoder
-from ariane_record.errors import BlockFull, IllegalProperty, RecordTooLarge
+from ariane_record.encoding.message_properties import KEYS_MAX
+from ariane_record.errors import IllegalProperty, RecordTooLarge
 from ariane_record.layout import CRC_PROPERTY_BYTES, EMPTY_CRC_PROPERTY
 from ariane_record.single.message import (
     RecordFields,
@@ -20,7 +20,8 @@ from ariane_record.single.message import (
     record_checksum_ok,
 )
 from ariane_record.single.record_copy import encode_block
-from ariane_record.testing import blocks, message_arguments, record_fields, topic_names
+from ariane_record.testing.block_encoder import BlockEncoder, BlockFull
+from ariane_record.testing.strategies import blocks, message_arguments, record_fields, topic_names
 
 NOON = 1_700_000_000_000
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ariane_record import BlockEncoder, ProducerSequence, RecordTable
+from ariane_record import ProducerSequence, RecordTable
 from ariane_record.checksums.checksum import crc32
-from ariane_record.encoding.block import record_crcs_of
 from ariane_record.single.producer_sequence import stored_sequence
+from ariane_record.testing.block_encoder import BlockEncoder, record_crcs_of
 from ariane_record.testing.strategies import blocks
 
 FIRST, SECOND = ProducerSequence(7, 1, 42), ProducerSequence(1 << 60, 3, 1 << 40)

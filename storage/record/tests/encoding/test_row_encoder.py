@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ariane_record import BlockEncoder, ProducerSequence
+from ariane_record import ProducerSequence
 from ariane_record.checksums.checksum import crc32
 from ariane_record.encoding.message_properties import TAGS_KEPT_MAX, TopicProperties
 from ariane_record.encoding.row_encoder import MessageRow, encode_rows
@@ -15,7 +15,8 @@ from ariane_record.errors import IllegalProperty, RecordTooLarge
 from ariane_record.layout import PRODUCER_PROPERTIES_BYTES_MAX
 from ariane_record.single.message_id import IdRun, UniqueIds
 from ariane_record.single.producer_sequence import SEQUENCE_BYTES
-from ariane_record.testing import message_arguments, topic_names
+from ariane_record.testing.block_encoder import BlockEncoder
+from ariane_record.testing.strategies import message_arguments, topic_names
 
 BORN_MS = 1_700_000_000_000
 ID = "7" * 32

@@ -4,14 +4,14 @@ import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ariane_record import BlockEncoder, ProducerSequence
+from ariane_record import ProducerSequence
 from ariane_record.checksums.checksum import crc32
 from ariane_record.checksums.crc_algebra import CrcFolder
-from ariane_record.encoding.block import record_crcs_of
 from ariane_record.encoding.message_properties import TopicProperties
 from ariane_record.encoding.run_encoder import EVEN_BODY_BYTES_MAX, encode_run
 from ariane_record.single.message_id import IdRun, UniqueIds
 from ariane_record.single.producer_sequence import EMPTY_SEQUENCE, stored_sequence
+from ariane_record.testing.block_encoder import BlockEncoder, record_crcs_of
 
 SEQUENCE = ProducerSequence(7, 1, 42)
 NOON = 1_700_000_000_000

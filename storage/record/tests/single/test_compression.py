@@ -9,12 +9,13 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ariane_record import BlockEncoder, SystemFlag
+from ariane_record import SystemFlag
 from ariane_record.decoding.arrow import to_arrow
 from ariane_record.decoding.columns import decode_columns
 from ariane_record.errors import BodyDamaged, CodecMissing, RecordCorrupted
 from ariane_record.single.compression import Compression, body_compressor, original_body
 from ariane_record.single.view import iter_messages
+from ariane_record.testing.block_encoder import BlockEncoder
 
 KINDS = [Compression.LZ4, Compression.ZSTD, Compression.ZLIB]
 TEAPOTS = b"a teapot, a teapot, a teapot; " * 40

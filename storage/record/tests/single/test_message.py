@@ -14,7 +14,7 @@ from ariane_record.single.message import (
     encode_record,
     record_checksum_ok,
 )
-from ariane_record.testing import record_fields
+from ariane_record.testing.strategies import record_fields
 
 GOLDEN_VECTOR = """
 0000007b daa320a7 77d18982 00000003 00000000 0000000000000007 0000000000000000 00000000

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ariane_record import BlockEncoder, ProducerSequence, decode_record, encode_block
+from ariane_record import ProducerSequence, decode_record, encode_block
 from ariane_record.checksums.checksum import crc32
 from ariane_record.layout import PropertyName
 from ariane_record.single.producer_sequence import (
@@ -18,6 +18,7 @@ from ariane_record.single.producer_sequence import (
     says_sequence,
     stored_sequence,
 )
+from ariane_record.testing.block_encoder import BlockEncoder
 
 SEQUENCES = st.builds(
     ProducerSequence,

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from ariane_record.errors import IllegalProperty
 from ariane_record.single.properties import decode_properties, encode_properties, property_finder
-from ariane_record.testing import property_maps
+from ariane_record.testing.strategies import property_maps
 
 # Few letters, so that separators, empty parts and repeated names meet.
 ROUGH = st.text("ab\x01\x02", max_size=24).map(str.encode)

@@ -13,7 +13,7 @@ from ariane_record.errors import RecordTooLarge
 from ariane_record.layout import HOST_FLAGS, PropertyName
 from ariane_record.single.message import EMPTY_HOST
 from ariane_record.single.record_copy import copied_block, copy_of, encode_block, without_properties
-from ariane_record.testing import record_fields, topic_names
+from ariane_record.testing.strategies import record_fields, topic_names
 
 NOTES = st.dictionaries(
     st.sampled_from(

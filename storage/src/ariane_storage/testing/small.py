@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ariane_record import BlockEncoder, RecordTable
+from ariane_record import RecordTable
+from ariane_record.testing.block_encoder import BlockEncoder
 from ariane_storage.config import FlushMode, StoreConfig
 
 BORN_MS = 1_699_999_999_000

@@ -12,10 +12,10 @@ from ariane.broker.v1.pull_service_pb2 import (
     BodyRun,
     QueueRecords,
 )
-from ariane_record import BlockEncoder
 from ariane_record.decoding.body_runs import gather_bodies
 from ariane_record.decoding.columns import decode_columns
 from ariane_record.errors import RecordCorrupted
+from ariane_record.testing.block_encoder import BlockEncoder
 from ariane_sdk import MessageQueue
 from ariane_sdk.checks.tag_filter import TagFilter
 from ariane_sdk.consumer.delivery.pulled_bodies import OF_BODIES, PulledBodies

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from ariane_record import BlockEncoder
+from ariane_record.testing.block_encoder import BlockEncoder
 from ariane_sdk import Message, MessageQueue, Producer, PullConsumer, QueueReader, errors, sync
 from ariane_sdk.consumer.polling.column_window import ColumnWindow
 from ariane_sdk.consumer.pulling import pull_loop as _pull_loop

@@ -19,7 +19,7 @@ from ariane.broker.v1.transaction_service_pb2 import (
 )
 from ariane.broker.v1.transaction_service_pb2_grpc import TransactionServiceStub
 from ariane_admin.terminal.exits import ExitStatus
-from ariane_record import BlockEncoder
+from ariane_record.testing.block_encoder import BlockEncoder
 from ariane_sdk.sync import ClusterClient
 
 

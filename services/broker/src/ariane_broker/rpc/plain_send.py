@@ -13,19 +13,17 @@ from ariane_broker.append.rows import Rows, RowTerms
 from ariane_broker.errors.public_errors import message_type_mismatch
 from ariane_broker.log.promise import AcknowledgedLevel, Demand
 from ariane_broker.rpc.translation.delay_wire import delay_of
-from ariane_broker.rpc.translation.stored_message import EncodingDefaults, add_message, type_of
+from ariane_broker.rpc.translation.stored_message import EncodingDefaults, encoded_message, type_of
 from ariane_broker.topics.topic_changes import TopicChanges, check_user_topic
 from ariane_broker.topics.topic_table import TopicConfig, TopicMessageType
 from ariane_ordering import group_position
-from ariane_record import (
-    BlockEncoder,
-    BlockFull,
-    ProducerSequence,
-    RecordFields,
-    RecordTable,
-)
+from ariane_record import ProducerSequence, RecordFields, RecordTable
+from ariane_record.encoding.message_properties import EncodedProperties, TopicProperties
+from ariane_record.encoding.row_encoder import MessageRow, encode_rows
 from ariane_record.layout import Host
 from ariane_record.names import TRACE_PARENT, TRACE_TOPIC
+from ariane_record.single.message_id import UniqueIdGenerator
+from ariane_record.single.producer_sequence import SEQUENCE_BYTES
 from ariane_servicekit.errors import field_invalid
 from ariane_servicekit.security.gate.asking import user_name
 from ariane_storage.writing.append import Appended
@@ -59,7 +57,7 @@ class SendMessages:
         topics: TopicChanges,
         *,
         message_at: Callable[[int], RecordFields],
-        next_unique_id: Callable[[], str],
+        unique_ids: UniqueIdGenerator,
         now_ms: Callable[[], int],
         body_bytes_max: int,
         call_bytes_max: int,
@@ -69,7 +67,7 @@ class SendMessages:
         self._append_records = append_records
         self._topics = topics
         self._message_at = message_at
-        self._next_unique_id = next_unique_id
+        self._unique_ids = unique_ids
         self._now_ms = now_ms
         self._body_bytes_max = body_bytes_max
         self._call_bytes_max = call_bytes_max
@@ -144,18 +142,22 @@ class SendMessages:
         *,
         is_half: bool,
     ) -> tuple[RecordTable, list[str]]:
-        encoder = BlockEncoder(
-            topic, size_bytes_max=self._call_bytes_max, sequenced=sequence is not None
+        """The messages as one row, and their unique ids."""
+        new_ids = self._unique_ids.next_ids(len(messages))
+        properties = TopicProperties(
+            topic, id_bytes=new_ids.digit_count, sequenced=sequence is not None
         )
         wanted = _wanted_type(self._topics.find(topic))
         defaults = EncodingDefaults(
-            self._next_unique_id,
             self._now_ms(),
             self._body_bytes_max,
             self._cluster_name,
             trace_writer=user_name() if topic == TRACE_TOPIC else "",
         )
-        unique_ids = []
+        row = MessageRow()
+        taken: list[tuple[bytes, EncodedProperties, int]] = []
+        row.topic_properties, row.sequence, row.messages = properties, sequence, taken
+        row.size_bytes = 0 if sequence is None else SEQUENCE_BYTES
         for position, message in enumerate(messages):
             if message.topic not in {"", topic}:
                 field = f"messages[{position}].topic"
@@ -163,12 +165,17 @@ class SendMessages:
             found = type_of(message, position, is_half=is_half)
             if wanted is not None and found is not wanted:
                 raise message_type_mismatch(topic, wanted.value, found.value)
-            try:
-                unique_ids.append(add_message(encoder, message, topic, position, defaults))
-            except BlockFull:
+            body, encoded, _ = each = encoded_message(properties, message, position, defaults)
+            taken.append(each)
+            row.size_bytes += len(body) + encoded.overhead_bytes
+            if row.size_bytes > self._call_bytes_max:
                 rule = f"must not take more than {self._call_bytes_max} bytes in all"
-                raise field_invalid("messages", rule) from None
-        return encoder.finish(sequence), unique_ids
+                raise field_invalid("messages", rule)
+        unique_ids = [
+            message.unique_id or new_id
+            for message, new_id in zip(messages, new_ids.texts(), strict=True)
+        ]
+        return encode_rows([row], new_ids), unique_ids
 
     def _choose_queue(self, config: TopicConfig, messages: Sequence[Message]) -> int:
         """The queue of the message group if there is one, else the next in turn."""

@@ -191,7 +191,7 @@ def _plain_send(
         append.append_records,
         clients.topic_changes,
         message_at=log.store.message_at,
-        next_unique_id=unique_ids.next_id,
+        unique_ids=unique_ids,
         now_ms=clock.now_ms,
         body_bytes_max=settings.message_bytes_max,
         call_bytes_max=settings.call_bytes_max,

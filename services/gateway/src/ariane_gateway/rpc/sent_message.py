@@ -23,7 +23,7 @@ from apache.rocketmq.v2.definition_pb2 import (
 from ariane_gateway.rpc.caller import topic_of
 from ariane_gateway.rpc.statuses import Illegal
 from ariane_record.control_characters import holds_control_character
-from ariane_record.encoding.block import KEYS_MAX
+from ariane_record.encoding.message_properties import KEYS_MAX
 from ariane_record.layout import PropertyName
 from ariane_sdk import RESERVED_PROPERTIES
 from ariane_sdk.message import RelayedMessage

@@ -18,12 +18,13 @@ from typing import Final, NamedTuple
 
 from ariane_ordering import java_string_hash
 from ariane_record.checksums.java_hash import key_hashes, tag_code
-from ariane_record.encoding.block import KEYS_MAX, encode_pairs
-from ariane_record.errors import RecordTooLarge
+from ariane_record.control_characters import are_pairs
+from ariane_record.errors import IllegalProperty, RecordTooLarge
 from ariane_record.layout import (
     EMPTY_CRC_PROPERTY,
     HEADER_BYTES,
     HOST_FLAGS,
+    KEY_SEPARATOR,
     PRODUCER_PROPERTIES_BYTES_MAX,
     PROPERTY_NAME_END,
     PROPERTY_VALUE_END,
@@ -31,6 +32,21 @@ from ariane_record.layout import (
 )
 from ariane_record.single.counted_topic import counted_topic
 from ariane_record.single.producer_sequence import SEQUENCE_BYTES
+
+KEYS_MAX: Final = 255
+"""The most keys of one message in the index, including its unique id."""
+
+OWN_ARGUMENTS: Final = frozenset(
+    {
+        PropertyName.KEYS,
+        PropertyName.TAGS,
+        PropertyName.UNIQUE_ID,
+        PropertyName.MESSAGE_GROUP,
+        PropertyName.CHECKSUM,
+        PropertyName.PRODUCER_SEQUENCE,
+    }
+)
+"""Properties that are arguments of their own, so that no column can contradict its record."""
 
 TAGS_KEPT_MAX: Final = 4096
 """The most tags of a topic whose properties are kept."""
@@ -47,6 +63,11 @@ _LENGTH_BYTES: Final = 2
 _ID_NAME: Final = PropertyName.UNIQUE_ID.encode() + PROPERTY_NAME_END
 _GROUP_NAME: Final = PropertyName.MESSAGE_GROUP.encode() + PROPERTY_NAME_END
 _INT32: Final = Struct(">i")
+_OWN_OR_EMPTY: Final = OWN_ARGUMENTS | {""}
+_NAME_END: Final = PROPERTY_NAME_END.decode()
+_VALUE_END: Final = PROPERTY_VALUE_END.decode()
+_join_pair = _NAME_END.join
+_join_pairs = _VALUE_END.join
 
 
 class EncodedProperties(NamedTuple):
@@ -193,3 +214,64 @@ class TopicProperties:
     def _before_pairs(self, length: int) -> bytes:
         """The bytes between body and properties of this length."""
         return self._topic_part + length.to_bytes(_LENGTH_BYTES)
+
+
+def encode_pairs(  # noqa: C901 - five optional parts, one after the other.
+    properties: Mapping[str, str] | None,
+    keys: Sequence[str],
+    tag: str,
+    unique_id: str,
+    message_group: str,
+) -> bytes:
+    """All properties of one message, encoded: the user's first.
+
+    This is the largest cost of a message for its producer, so all properties are one text that is
+    checked and encoded as a whole.
+    """
+    if properties:
+        if not _OWN_OR_EMPTY.isdisjoint(properties) or "" in properties.values():
+            raise _illegal_pair(properties)
+        text = _join_pairs(map(_join_pair, properties.items())) + _VALUE_END
+        count = len(properties)
+    else:
+        text = ""
+        count = 0
+    if keys:
+        if isinstance(keys, str):
+            raise TypeError("keys is a sequence of texts, not one text")
+        joined = KEY_SEPARATOR.join(keys)
+        if joined.count(KEY_SEPARATOR) != len(keys) - 1 or "" in keys:
+            raise IllegalProperty(f"keys {keys!r}: a key is not empty and holds no space")
+        text = f"{text}KEYS\x01{joined}\x02"
+        count += 1
+    if tag:
+        # Added, not formatted: the formatted text of an Enum member may differ from its value.
+        text += "TAGS\x01" + tag + _VALUE_END
+        count += 1
+    if unique_id:
+        text = f"{text}UNIQ_KEY\x01{unique_id}\x02"
+        count += 1
+    if message_group:
+        text += "__SHARDINGKEY\x01" + message_group + _VALUE_END
+        count += 1
+    try:
+        encoded = text.encode()
+    except UnicodeEncodeError as error:
+        raise IllegalProperty(f"no Unicode text: {error}") from error
+    if not are_pairs(encoded, count):
+        raise IllegalProperty("a property, tag, key, id or group holds a control character")
+    return encoded
+
+
+def _illegal_pair(properties: Mapping[str, str]) -> IllegalProperty:
+    """The error of illegal names, or else of illegal values."""
+    names = OWN_ARGUMENTS.intersection(properties)
+    if names:
+        return IllegalProperty(f"{', '.join(sorted(names))}: not a property to set by name")
+    return IllegalProperty("empty names and values are not kept")
+
+
+def index_keys(unique_id: str, keys: tuple[str, ...]) -> tuple[str, ...]:
+    """The keys of a stored message that are in the index."""
+    every = (unique_id, *keys) if unique_id else keys
+    return every[:KEYS_MAX]

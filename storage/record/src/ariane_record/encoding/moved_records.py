@@ -19,7 +19,7 @@ from ariane_record.checksums.checksum import crc32 as crc32_of
 from ariane_record.checksums.java_hash import key_hashes, tag_code
 from ariane_record.decoding.columns import RecordColumns
 from ariane_record.decoding.property_columns import decode_property_columns
-from ariane_record.encoding.block import index_keys
+from ariane_record.encoding.message_properties import index_keys
 from ariane_record.encoding.record_table import RecordTable
 from ariane_record.errors import RecordTooLarge
 from ariane_record.layout import (

@@ -28,7 +28,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +43,9 @@ from ariane_record.single.producer_sequence import (
     encode_sequence,
     sequence_place,
 )
+
+RECORD_CRCS_COUNT_MIN: Final = 128
+"""Fewer records come without ``record_crcs``: the broker computes them as fast."""
 
 
 # Never changed but for the joining of pieces; not frozen, because that takes longer than all

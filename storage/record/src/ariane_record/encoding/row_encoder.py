@@ -1,7 +1,6 @@
 """Encodes the messages of a table: row after row, each row for one queue, all of them in one go.
 
-The result is byte for byte that of a ``BlockEncoder`` for each row. What is the same for all
-messages of a topic and tag is known before; the rest is done by column::
+What is the same for all messages of a topic and tag is known before; the rest is done by column::
 
     header | body | topic, length of the properties, sequence, pairs | id    | group, __CRC32#
     ------   ----   ------------------------------------------------   -----   ---------------
@@ -22,10 +21,16 @@ from numpy.typing import NDArray
 
 from ariane_record.checksums.checksum import crc32 as crc32_of
 from ariane_record.checksums.java_hash import index_hash, index_hashes_of, key_hash
-from ariane_record.encoding.block import pack_unowned_header
 from ariane_record.encoding.message_properties import EncodedProperties, TopicProperties
 from ariane_record.encoding.record_table import RecordTable
-from ariane_record.layout import CRC_MASK, HEADER, HEADER_BYTES, MAGIC_V1, ByteBuffer
+from ariane_record.layout import (
+    CRC_MASK,
+    HEADER,
+    HEADER_BYTES,
+    MAGIC_V1,
+    ByteBuffer,
+    pack_unowned_header,
+)
 from ariane_record.single.message_id import UniqueIds, id_hash_word
 from ariane_record.single.producer_sequence import (
     SEQUENCE_BYTES,
@@ -150,6 +155,8 @@ def _encode_few(rows: Sequence[MessageRow], unique_ids: UniqueIds) -> RecordTabl
                 properties.flag,
                 properties.system_flag,
                 born_ms,
+                0,
+                0,
                 len(body),
             )
             if properties.unique_id:

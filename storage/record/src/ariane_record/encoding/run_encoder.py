@@ -1,6 +1,6 @@
 """A block of many plain messages of one tag, which differ only in body and unique id.
 
-The result is byte for byte that of ``BlockEncoder``. The rows of a table are the records without
+The result is byte for byte that of ``encode_rows``. The rows of a table are the records without
 their bodies: copies of one row, in which the few octets that differ are then set by column. Small
 bodies of one length have room in the rows, and are copied there by column, too. Other bodies stay
 where they are, and C joins the pieces when a request is built::
@@ -29,19 +29,19 @@ from ariane_record.checksums.record_sums import (
     even_record_crcs,
     record_crcs_of_parts,
 )
-from ariane_record.encoding.block import RECORD_CRCS_COUNT_MIN, pack_unowned_header
 from ariane_record.encoding.message_properties import (
     RECORD_END,
     EncodedProperties,
     TopicProperties,
 )
-from ariane_record.encoding.record_table import RecordTable
+from ariane_record.encoding.record_table import RECORD_CRCS_COUNT_MIN, RecordTable
 from ariane_record.layout import (
     CRC_MASK,
     CRC_PROPERTY_BYTES,
     HEADER,
     HEADER_BYTES,
     ByteBuffer,
+    pack_unowned_header,
 )
 from ariane_record.single.message_id import UniqueIds
 from ariane_record.single.producer_sequence import EMPTY_SEQUENCE, SEQUENCE_BYTES
@@ -128,7 +128,7 @@ def _rows(
     born_timestamp_ms: int,
 ) -> NDArray[np.uint8]:
     """The records, with zeros for bodies and for their lengths and sums in the headers."""
-    header = pack_unowned_header(0, topic.magic, 0, 0, 0, born_timestamp_ms, 0)
+    header = pack_unowned_header(0, topic.magic, 0, 0, 0, born_timestamp_ms, 0, 0, 0)
     before_id = header + bytes(body_bytes) + properties.before_id
     id_end = len(before_id) + unique_ids.digit_count
     row = before_id + bytes(unique_ids.digit_count) + RECORD_END

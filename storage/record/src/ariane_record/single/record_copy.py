@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from struct import Struct
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -24,7 +23,7 @@ from numpy.typing import NDArray
 
 from ariane_record.checksums.checksum import crc32, masked_crc32
 from ariane_record.checksums.java_hash import key_hashes, tag_code
-from ariane_record.encoding.block import index_keys
+from ariane_record.encoding.message_properties import index_keys
 from ariane_record.encoding.record_table import RecordTable
 from ariane_record.errors import RecordTooLarge
 from ariane_record.layout import (
@@ -38,6 +37,7 @@ from ariane_record.layout import (
     ByteBuffer,
     Host,
     PropertyName,
+    pack_unowned_header,
 )
 from ariane_record.single.addresses import ip_text
 from ariane_record.single.counted_topic import counted_topic
@@ -49,11 +49,6 @@ from ariane_record.single.message import (
     split_keys,
 )
 from ariane_record.single.properties import decode_properties, encode_properties, property_finder
-
-# The header with zeros (``x``) in the fields that the broker owns:
-# size, magic, body CRC, queue id, flag, both offsets, system flag, born timestamp,
-# born host, store timestamp, store host, attempts, half offset, body length.
-_pack_header: Final = Struct(">iII 4x i 16x iq 8x 8x 8x i q i").pack
 
 _NEVER_COPIED: Final = frozenset({PropertyName.CHECKSUM, PropertyName.PRODUCER_SEQUENCE})
 """The checksum covers the whole record, and the sequence holds only for the original."""
@@ -242,7 +237,7 @@ def copied_rows(rows: Sequence[tuple[str, Sequence[RecordCopy]]]) -> RecordTable
             if length > PROPERTIES_BYTES_MAX:
                 raise RecordTooLarge(f"properties of {length} bytes")
             size = fixed_bytes + len(body) + length
-            header = _pack_header(
+            header = pack_unowned_header(
                 *(size, magic, body_crc, flag, system_flag, born_ms, attempts, half, len(body))
             )
             of_length = length.to_bytes(2, "big")

@@ -6,10 +6,11 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from ariane_record.encoding.block import OWN_ARGUMENTS, BlockEncoder
+from ariane_record.encoding.message_properties import OWN_ARGUMENTS
 from ariane_record.encoding.record_table import RecordTable
 from ariane_record.layout import HOST_FLAGS, Host, SystemFlag
 from ariane_record.single.message import RecordFields
+from ariane_record.testing.block_encoder import BlockEncoder
 
 INT32 = st.integers(-(1 << 31), (1 << 31) - 1)
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)

@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ariane_record.encoding.block import KEYS_MAX, BlockEncoder
 from ariane_record.encoding.columns.column_encoder import encode_columns, record_sizes
 from ariane_record.encoding.columns.message_columns import MessageColumns
+from ariane_record.encoding.message_properties import KEYS_MAX
 from ariane_record.errors import IllegalColumn, RecordTooLarge
 from ariane_record.single.producer_sequence import SEQUENCE_BYTES, ProducerSequence
-from ariane_record.testing import message_arguments, topic_names
+from ariane_record.testing.block_encoder import BlockEncoder
+from ariane_record.testing.strategies import message_arguments, topic_names
 
 NOON = 1_700_000_000_000
 STRINGS = pa.list_(pa.string())

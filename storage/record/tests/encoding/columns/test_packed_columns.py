@@ -5,10 +5,10 @@ import random
 import pyarrow as pa
 import pytest
 
-from ariane_record.encoding.block import BlockEncoder
 from ariane_record.encoding.columns.column_encoder import encode_columns
 from ariane_record.encoding.columns.message_columns import MessageColumns, packed_columns
 from ariane_record.single.compression import BodyPacking, Compression, body_compressor
+from ariane_record.testing.block_encoder import BlockEncoder
 
 NOISE = random.Random(1).randbytes(3000)
 BODIES = [b"small", b"a teapot, " * 300, b"", NOISE, b"x" * 1000, b"y" * 999]

@@ -25,7 +25,6 @@ from sqlalchemy import delete, func, insert, select
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Session
 
-from ariane_record import BlockEncoder
 from ariane_record.errors import RecordError
 from ariane_sdk.checks.delay import is_delayed
 from ariane_sdk.checks.limits import (
@@ -39,6 +38,7 @@ from ariane_sdk.checks.message_types import check_types
 from ariane_sdk.checks.property_names import check_property_names
 from ariane_sdk.errors import IllegalArgument, MessageIllegal
 from ariane_sdk.message import Message
+from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.runtime.clock import fork_proof_random, utc_now
 from ariane_sdk.sql._outbox.parked import (
     ParkedMessage,
@@ -47,7 +47,7 @@ from ariane_sdk.sql._outbox.parked import (
     list_parked,
     requeue,
 )
-from ariane_sdk.sql._outbox.sends import BLOCK_BYTES_MAX, add_record
+from ariane_sdk.sql._outbox.sends import add_message, outbox_row
 from ariane_sdk.sql._outbox.tables import OUTBOX, OUTBOX_LENGTH_MAX, OUTBOX_PARTITION
 from ariane_sdk.sql._plain_session import refuse_asynchronous
 
@@ -292,7 +292,7 @@ class Outbox:
         if is_delayed(message):
             raise MessageIllegal("an outbox takes no delayed messages")
         try:
-            trial = BlockEncoder(message.topic, size_bytes_max=BLOCK_BYTES_MAX, sequenced=True)
-            return add_record(trial, message, unique_id, 0)
+            trial = outbox_row(MessageQueue(message.topic, "", 0))
+            return add_message(trial, message, unique_id, 0)
         except RecordError as error:
             raise refusal_of(error) from error

@@ -7,9 +7,11 @@ from enum import Enum
 from random import Random
 from typing import Final, NamedTuple
 
-from ariane_record import BlockEncoder, ProducerSequence
+from ariane_record import ProducerSequence
 from ariane_record.encoding.message_properties import TopicProperties
-from ariane_record.errors import RecordError
+from ariane_record.encoding.row_encoder import encode_rows
+from ariane_record.errors import IllegalProperty, RecordError
+from ariane_record.single.message_id import IdRun, UniqueIds
 from ariane_sdk.client.broker_calls import answer_of
 from ariane_sdk.client.session import Session
 from ariane_sdk.errors import ArianeError, CallError, SendError, ServiceUnavailable
@@ -20,9 +22,6 @@ from ariane_sdk.producer.accumulator.row import Row
 from ariane_sdk.producer.accumulator.topic_info import NO_OPTIONS, TopicInfo
 from ariane_sdk.producer.sending.table_wire import table_request
 from ariane_sdk.sql._outbox.rows import OutboxRow
-
-BLOCK_BYTES_MAX: Final = 0x7FFFFFFF
-"""More than any request holds."""
 
 SEQUENCE_GAP: Final = "SEQUENCE_GAP"
 SEQUENCE_PASSED: Final = "SEQUENCE_PASSED"
@@ -139,40 +138,41 @@ class OutboxSends:
         return Outcome(Verdict.STORED)
 
 
-def add_record(encoder: BlockEncoder, message: Message, unique_id: str, born_ms: int) -> int:
-    """Encode a message; returns the bytes of its record.
+def outbox_row(queue: MessageQueue) -> Row:
+    """A row for messages of an outbox, all of which have their ids."""
+    topic = TopicProperties(queue.topic, id_bytes=0, sequenced=True)
+    return Row(queue, topic, choose_other=None, sequenced=True)
+
+
+def add_message(row: Row, message: Message, unique_id: str, born_ms: int) -> int:
+    """Add a message to a row; returns the bytes of its record.
 
     Raises:
-        RecordError: The record format cannot hold the message.
+        RecordError: The record format cannot hold the message, or it has no id.
     """
-    return encoder.add(
-        message.body,
+    if not unique_id:
+        raise IllegalProperty("a message of an outbox has a unique id")
+    properties = row.topic_properties.encode(
         tag=message.tag,
         keys=message.keys,
         unique_id=unique_id,
         properties=message.stored_properties,
         message_group=message.message_group,
         flag=message.flag,
-        born_timestamp_ms=born_ms,
     )
+    return row.add(bytes(message.body), properties, born_ms, None)
 
 
 def _request(
     queue: MessageQueue, sequence: ProducerSequence, outbox_rows: Sequence[OutboxRow]
 ) -> bytes:
-    """Encode a request of one row."""
-    # Room for all, also of a relay with other limits: what was recorded together is one row.
-    encoder = BlockEncoder(queue.topic, size_bytes_max=BLOCK_BYTES_MAX, sequenced=True)
+    """Encode a request of one row: what was recorded together."""
+    row = outbox_row(queue)
     for each in outbox_rows:
-        add_record(encoder, each.message, each.unique_id, each.born_timestamp_ms)
-    row = Row(
-        queue,
-        TopicProperties(queue.topic, id_bytes=0, sequenced=True),
-        choose_other=None,
-        sequenced=True,
-    )
+        add_message(row, each.message, each.unique_id, each.born_timestamp_ms)
     row.sequence = sequence
-    return table_request([row], encoder.finish(sequence))
+    no_new_ids = UniqueIds([IdRun("", 0, row.count)])
+    return table_request([row], encode_rows([row], no_new_ids))
 
 
 def _verdict(error: CallError, sequence: ProducerSequence, count: int) -> Verdict:

@@ -6,7 +6,7 @@ that pack no blocks, for queries, and for people.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -39,7 +39,6 @@ from ariane_broker.topics.topic_table import TopicMessageType
 from ariane_broker.transactions.stored_place import StoredPlace
 from ariane_broker.transactions.transaction_records import TRANSACTION_PROPERTIES
 from ariane_record import (
-    BlockEncoder,
     IllegalProperty,
     PropertyName,
     RecordFields,
@@ -48,6 +47,7 @@ from ariane_record import (
     decode_record,
 )
 from ariane_record.control_characters import holds_control_character
+from ariane_record.encoding.message_properties import EncodedProperties, TopicProperties
 from ariane_record.layout import COMPRESSION_TYPE_MASK
 from ariane_record.names import (
     DEAD_LETTER_PREFIX,
@@ -98,8 +98,6 @@ _COMPRESSIONS: Final = {
 class EncodingDefaults:
     """Values that the broker fills in for missing fields."""
 
-    next_unique_id: Callable[[], str]
-    """Gives one for a message without a unique id."""
     born_timestamp_ms: int
     """For a message without a create time."""
     body_bytes_max: int
@@ -149,21 +147,19 @@ def type_of(message: Message, position: int, *, is_half: bool = False) -> TopicM
     return TopicMessageType.FIFO if grouped else TopicMessageType.NORMAL
 
 
-def add_message(
-    encoder: BlockEncoder, message: Message, topic: str, position: int, defaults: EncodingDefaults
-) -> str:
-    """Add a producer's message to a block; return its unique id.
+def encoded_message(
+    topic: TopicProperties, message: Message, position: int, defaults: EncodingDefaults
+) -> tuple[bytes, EncodedProperties, int]:
+    """The body of a producer's message, its properties, and when it was made, in milliseconds.
 
     Args:
-        encoder: The block's encoder.
+        topic: Encodes properties for the topic that it goes to.
         message: As the producer sent it.
-        topic: The topic that it goes to.
         position: Position of the message in the call, for errors.
         defaults: Values for missing fields.
 
     Raises:
         ServiceError: MESSAGE_ILLEGAL, MESSAGE_TOO_LARGE or FIELD_INVALID.
-        BlockFull: The block has no room for the message.
     """
     # Each field is read once: for small messages that is what sending them plainly costs.
     body = message.body
@@ -187,27 +183,27 @@ def add_message(
         expiry_ms = milliseconds_of(message.expire_time, f"messages[{position}].expire_time")
         properties[PropertyName.EXPIRES_AT] = str(expiry_ms)
         system_flag |= int(SystemFlag.EXPIRES)
-    if topic.endswith(REPLY_SUFFIX) or message.HasField("reply_address"):
-        properties |= reply_properties(message, topic, position, cluster_name=defaults.cluster_name)
-        tag = properties[REPLY_TO_CLIENT] if topic.endswith(REPLY_SUFFIX) else tag
-    if topic == TRACE_TOPIC:
+    is_reply = topic.name.endswith(REPLY_SUFFIX)
+    if is_reply or message.HasField("reply_address"):
+        properties |= reply_properties(
+            message, topic.name, position, cluster_name=defaults.cluster_name
+        )
+        tag = properties[REPLY_TO_CLIENT] if is_reply else tag
+    if topic.name == TRACE_TOPIC:
         properties |= _writer(properties, position, defaults.trace_writer)
-    unique_id = message.unique_id or defaults.next_unique_id()
     try:
-        encoder.add(
-            body,
+        encoded = topic.encode(
             tag=tag,
             keys=tuple(message.keys),
-            unique_id=unique_id,
+            unique_id=message.unique_id,
             properties=properties,
             message_group=message.message_group,
             flag=message.flag,
             system_flag=system_flag,
-            born_timestamp_ms=born_timestamp_ms,
         )
     except (IllegalProperty, RecordTooLarge) as error:
         raise message_illegal(position, str(error)) from error
-    return unique_id
+    return body, encoded, born_timestamp_ms
 
 
 def _own_properties(message: Message, position: int) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Encodes columns of messages as a block: byte for byte the result of ``BlockEncoder``.
+"""Encodes columns of messages as one row: byte for byte the result of ``encode_rows``.
 
 One Arrow kernel joins every record, piece by piece and row by row in C++::
 
@@ -24,7 +24,6 @@ from ariane_record.checksums.checksum import crc32 as crc32_of
 from ariane_record.checksums.crc_algebra import row_crcs
 from ariane_record.checksums.java_hash import tag_code
 from ariane_record.checksums.record_sums import record_crcs_of_parts, without_last_property
-from ariane_record.encoding.block import RECORD_CRCS_COUNT_MIN
 from ariane_record.encoding.columns.arrow_texts import (
     binaries,
     bounds_of,
@@ -37,7 +36,7 @@ from ariane_record.encoding.columns.arrow_texts import (
     own_octets,
 )
 from ariane_record.encoding.columns.message_columns import MessageColumns
-from ariane_record.encoding.record_table import RecordTable
+from ariane_record.encoding.record_table import RECORD_CRCS_COUNT_MIN, RecordTable
 from ariane_record.errors import IllegalColumn, RecordTooLarge
 from ariane_record.layout import (
     CRC_MASK,

@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from ariane_record.encoding.block import KEYS_MAX, OWN_ARGUMENTS
 from ariane_record.encoding.columns.arrow_texts import (
     is_ascii,
     is_octets,
@@ -21,6 +20,7 @@ from ariane_record.encoding.columns.arrow_texts import (
     own_octets,
     valid,
 )
+from ariane_record.encoding.message_properties import KEYS_MAX, OWN_ARGUMENTS
 from ariane_record.errors import IllegalColumn
 from ariane_record.layout import KEY_SEPARATOR
 

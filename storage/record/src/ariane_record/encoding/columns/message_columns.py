@@ -11,8 +11,8 @@ properties       map of string to string                                      no
 flag             integer that fits 32 bits                                    0
 ===============  ===========================================================  ======================
 
-Everything that ``BlockEncoder.add`` refuses in a message is refused here in a column; the error
-names the first row.
+Everything that ``TopicProperties.encode`` refuses in a message is refused here in a column; the
+error names the first row.
 Arrow is an extra of this distribution (``ariane-record[arrow]``).
 """
 

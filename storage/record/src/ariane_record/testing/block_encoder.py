@@ -1,9 +1,12 @@
-"""A row of messages of one topic (``record_table``), encoded message by message."""
+"""Encodes the messages of one topic as records, one by one: what the encoders are compared with.
+
+Tests and benches make their records with it, too. No program uses it: producers and the broker
+encode rows (``encoding.row_encoder``).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from struct import Struct
 from typing import Final
 
 import numpy as np
@@ -12,19 +15,18 @@ from numpy.typing import NDArray
 from ariane_record.checksums.checksum import crc32 as crc32_of
 from ariane_record.checksums.checksum import range_crcs
 from ariane_record.checksums.java_hash import key_hashes, tag_code
-from ariane_record.control_characters import are_pairs
-from ariane_record.encoding.record_table import RecordTable
-from ariane_record.errors import BlockFull, IllegalProperty, RecordTooLarge
+from ariane_record.encoding.message_properties import KEYS_MAX, encode_pairs
+from ariane_record.encoding.record_table import RECORD_CRCS_COUNT_MIN, RecordTable
+from ariane_record.errors import RecordError, RecordTooLarge
 from ariane_record.layout import (
     CRC_MASK,
     CRC_PROPERTY_BYTES,
     EMPTY_CRC_PROPERTY,
     HEADER_BYTES,
     HOST_FLAGS,
-    KEY_SEPARATOR,
     PRODUCER_PROPERTIES_BYTES_MAX,
     ByteBuffer,
-    PropertyName,
+    pack_unowned_header,
 )
 from ariane_record.single.counted_topic import counted_topic
 from ariane_record.single.producer_sequence import (
@@ -34,38 +36,12 @@ from ariane_record.single.producer_sequence import (
     encode_sequence,
 )
 
-KEYS_MAX: Final = 255
-"""The most keys of one message in the index, including its unique id."""
-
-RECORD_CRCS_COUNT_MIN: Final = 128
-"""Blocks of fewer records have no ``record_crcs``: the broker computes them as fast."""
-
-OWN_ARGUMENTS: Final = frozenset(
-    {
-        PropertyName.KEYS,
-        PropertyName.TAGS,
-        PropertyName.UNIQUE_ID,
-        PropertyName.MESSAGE_GROUP,
-        PropertyName.CHECKSUM,
-        PropertyName.PRODUCER_SEQUENCE,
-    }
-)
-"""Properties that are arguments of their own, so that no column can contradict its record."""
-
 _PROPERTIES_PART: Final = 4
 """The index of the properties among the parts of the first record."""
 
-_OWN_OR_EMPTY: Final = OWN_ARGUMENTS | {""}
-_NAME_END: Final = "\x01"
-_VALUE_END: Final = "\x02"
-_join_pair = _NAME_END.join
-_join_pairs = _VALUE_END.join
 
-
-# The header with zeros (``x``) in the fields that the broker owns:
-# size, magic, body CRC, queue id, flag, both offsets, system flag, born timestamp,
-# born host, store timestamp, store host, attempts, half offset, body length.
-pack_unowned_header: Final = Struct(">iII 4x i 16x iq 8x 8x 8x 4x 8x i").pack
+class BlockFull(RecordError):
+    """The record does not fit into the rest of the block."""
 
 
 class BlockEncoder:
@@ -176,7 +152,7 @@ class BlockEncoder:
             raise self._refusal(size, properties_length, key_count)
         body_crc = crc32_of(body) & CRC_MASK
         header = pack_unowned_header(
-            size, self._magic, body_crc, flag, system_flag, born_timestamp_ms, body_length
+            *(size, self._magic, body_crc, flag, system_flag, born_timestamp_ms, 0, 0, body_length)
         )
         counted = properties_length.to_bytes(2)
         # The code below raises nothing: a record is in the block as a whole or not at all.
@@ -246,64 +222,3 @@ def record_crcs_of(records: ByteBuffer, sizes: NDArray[np.int32]) -> NDArray[np.
         return None
     ends = np.cumsum(sizes, dtype=np.int64)
     return range_crcs(memoryview(records), ends - sizes, ends - CRC_PROPERTY_BYTES)
-
-
-def encode_pairs(  # noqa: C901 - five optional parts, one after the other.
-    properties: Mapping[str, str] | None,
-    keys: Sequence[str],
-    tag: str,
-    unique_id: str,
-    message_group: str,
-) -> bytes:
-    """All properties of one message, encoded: the user's first.
-
-    This is the largest cost of a message for its producer, so all properties are one text that is
-    checked and encoded as a whole.
-    """
-    if properties:
-        if not _OWN_OR_EMPTY.isdisjoint(properties) or "" in properties.values():
-            raise _illegal_pair(properties)
-        text = _join_pairs(map(_join_pair, properties.items())) + _VALUE_END
-        count = len(properties)
-    else:
-        text = ""
-        count = 0
-    if keys:
-        if isinstance(keys, str):
-            raise TypeError("keys is a sequence of texts, not one text")
-        joined = KEY_SEPARATOR.join(keys)
-        if joined.count(KEY_SEPARATOR) != len(keys) - 1 or "" in keys:
-            raise IllegalProperty(f"keys {keys!r}: a key is not empty and holds no space")
-        text = f"{text}KEYS\x01{joined}\x02"
-        count += 1
-    if tag:
-        # Added, not formatted: the formatted text of an Enum member may differ from its value.
-        text += "TAGS\x01" + tag + _VALUE_END
-        count += 1
-    if unique_id:
-        text = f"{text}UNIQ_KEY\x01{unique_id}\x02"
-        count += 1
-    if message_group:
-        text += "__SHARDINGKEY\x01" + message_group + _VALUE_END
-        count += 1
-    try:
-        encoded = text.encode()
-    except UnicodeEncodeError as error:
-        raise IllegalProperty(f"no Unicode text: {error}") from error
-    if not are_pairs(encoded, count):
-        raise IllegalProperty("a property, tag, key, id or group holds a control character")
-    return encoded
-
-
-def _illegal_pair(properties: Mapping[str, str]) -> IllegalProperty:
-    """The error of illegal names, or else of illegal values."""
-    names = OWN_ARGUMENTS.intersection(properties)
-    if names:
-        return IllegalProperty(f"{', '.join(sorted(names))}: not a property to set by name")
-    return IllegalProperty("empty names and values are not kept")
-
-
-def index_keys(unique_id: str, keys: tuple[str, ...]) -> tuple[str, ...]:
-    """The keys of a stored message that are in the index."""
-    every = (unique_id, *keys) if unique_id else keys
-    return every[:KEYS_MAX]
