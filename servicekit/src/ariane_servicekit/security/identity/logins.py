@@ -130,7 +130,7 @@ class Logins:
         self._budget = LineBudget(10)
         self._waiting_count = 0
         self._scopes = Scopes()
-        self.tokens = SessionTokens(machine.chance)
+        self.tokens = SessionTokens(machine.chance, machine.clock)
         """For stubs that cannot log in on each connection."""
 
     def begin(self, identity: Identity) -> bytes:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections import Counter
+from heapq import heapify, heappop, heappush
 from random import Random
 from typing import TYPE_CHECKING, Final
 
+from ariane_servicekit.clock import Clock
 from ariane_servicekit.security.caller import Caller, address_of_peer
 from ariane_wire.transport.peers import host_of
 
@@ -23,26 +25,35 @@ TOKENS_OF_USER_MAX: Final = 100
 class SessionTokens:
     """Those that this process has given out. It keeps their hashes only."""
 
-    def __init__(self, chance: Random) -> None:
+    def __init__(self, chance: Random, clock: Clock) -> None:
         self._chance = chance
+        self._clock = clock
         self._logins: dict[bytes, Login] = {}
         self._of_user: dict[str, dict[bytes, None]] = {}
+        self._by_count: dict[int, dict[str, None]] = {}
+        """Users by how many they have, so that the one with most is found without asking all."""
+        self._ends: list[tuple[int, bytes]] = []
+        """A heap of when tokens end; also of some that are forgotten."""
 
     def give(self, login: Login) -> str:
         """Draw the token of a login.
 
-        Of a user with too many one ends, of all together one of the user with most.
+        Those of logins that have ended are forgotten first. Then one ends of a user with too many,
+        or of all together one of the user with most.
         """
         token = base64.urlsafe_b64encode(self._chance.randbytes(TOKEN_BYTES)).decode().rstrip("=")
         user = login.caller.name
+        self._forget_ended()
         if len(self._of_user.get(user, ())) >= TOKENS_OF_USER_MAX:
-            self._forget(self._given_up(user), user)
+            self._forget(self._given_up(user))
         elif len(self._logins) >= TOKENS_MAX:
-            largest = max(self._of_user, key=lambda each: len(self._of_user[each]))
-            self._forget(self._given_up(largest), largest)
+            self._forget(self._given_up(next(iter(self._by_count[max(self._by_count)]))))
         key = _hash(token)
         self._logins[key] = login
-        self._of_user.setdefault(user, {})[key] = None
+        theirs = self._of_user.setdefault(user, {})
+        theirs[key] = None
+        self._count(user, len(theirs) - 1, len(theirs))
+        heappush(self._ends, (login.ends_ms, key))
         return token
 
     def login_of(self, token: str, peer: str) -> Login | None:
@@ -62,10 +73,7 @@ class SessionTokens:
 
     def forget(self, token: str) -> None:
         """Take a token no more."""
-        key = _hash(token)
-        login = self._logins.get(key)
-        if login is not None:
-            self._forget(key, login.caller.name)
+        self._forget(_hash(token))
 
     def _given_up(self, user: str) -> bytes:
         """Which token of a user ends: the oldest of the host with most.
@@ -85,13 +93,34 @@ class SessionTokens:
         most = max(counts.values())
         return next(key for key, host in hosts.items() if counts[host] == most)
 
-    def _forget(self, key: bytes, user: str) -> None:
-        self._logins.pop(key, None)
-        theirs = self._of_user.get(user)
-        if theirs is not None:
-            theirs.pop(key, None)
-            if not theirs:
-                del self._of_user[user]
+    def _forget_ended(self) -> None:
+        now_ms = self._clock.now_ms()
+        while self._ends and self._ends[0][0] <= now_ms:
+            self._forget(heappop(self._ends)[1])
+        # Those given up before their end stay among them: as many as hold, at most.
+        if len(self._ends) > 2 * max(len(self._logins), TOKENS_OF_USER_MAX):
+            self._ends = [(login.ends_ms, key) for key, login in self._logins.items()]
+            heapify(self._ends)
+
+    def _forget(self, key: bytes) -> None:
+        login = self._logins.pop(key, None)
+        if login is None:
+            return
+        user = login.caller.name
+        theirs = self._of_user[user]
+        del theirs[key]
+        self._count(user, len(theirs) + 1, len(theirs))
+        if not theirs:
+            del self._of_user[user]
+
+    def _count(self, user: str, before: int, after: int) -> None:
+        if before:
+            users = self._by_count[before]
+            del users[user]
+            if not users:
+                del self._by_count[before]
+        if after:
+            self._by_count.setdefault(after, {})[user] = None
 
 
 def alike(login: Login, caller: Caller) -> bool:
