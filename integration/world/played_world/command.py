@@ -83,7 +83,7 @@ def _play(given: argparse.Namespace, seeds: Sequence[int]) -> list[dict[str, Any
                 ledger.keep(verdict)
                 played.append(verdict)
                 _tell(verdict)
-                if given.until_found and verdict["outcome"] != "ok":
+                if given.until_found and verdict["outcome"] == "anomaly":
                     left.clear()
     return played
 

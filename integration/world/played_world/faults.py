@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from played_world.ambushes import TRIGGERS, lie_in_wait
 from played_world.fault import Fault
+from played_world.machines.played_database import DATABASE
 from played_world.patterns import BY_PART, ONLY, draw_patterns
 from played_world.steps import PARTS, resolved, step_of
 from played_world.wounds import forget_flushes, rot, take_back
@@ -161,13 +162,15 @@ def _isolate(stage: Stage, fault: Fault, role: Role) -> bool:
 
 
 def _part(stage: Stage, fault: Fault, role: Role) -> bool:
-    """Part a broker from the others, but from nobody else."""
+    """Part a broker from the others, and perhaps from the database, but from nobody else."""
     network = stage.world.network
-    for other in stage.of_kind("broker"):
-        if other is not role:
-            for one, two in ((role.name, other.name), (other.name, role.name)):
-                network.cut(one, two)
-                stage.world.timeline.after(fault.seconds, network.mend, one, two)
+    others = [other.name for other in stage.of_kind("broker") if other is not role]
+    if fault.amount >= 0.5:
+        others.append(DATABASE)
+    for other in others:
+        for one, two in ((role.name, other), (other, role.name)):
+            network.cut(one, two)
+            stage.world.timeline.after(fault.seconds, network.mend, one, two)
     return True
 
 

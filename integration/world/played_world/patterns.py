@@ -29,6 +29,9 @@ if empty."""
 MEMBERS_OF: Final = {"strict": 3}
 """How many members a group has, if not two."""
 
+GONE: Final = ("power", "power", "freeze", "isolate")
+"""How brokers go so that others take over."""
+
 Pattern = Callable[["Random", float, str, str], Iterator[Fault]]
 """Faults from a time on, of a broker and of a client that may leave, by name."""
 
@@ -133,7 +136,7 @@ def _not_copied(chance: Random, at_s: float, *_: str) -> Iterator[Fault]:
     slow_s = chance.uniform(1.0, 4.0)
     kind = chance.choice(("part", "part", "slow-network"))
     yield _fault(at_s, kind, PRIMARY, slow_s, chance.uniform(0.4, 1.0))
-    kind, away_s = chance.choice(("power", "power", "isolate", "freeze")), chance.uniform(8.0, 20.0)
+    kind, away_s = chance.choice(GONE), chance.uniform(8.0, 20.0)
     at_s += chance.uniform(0.3, 1.0) * slow_s
     yield _fault(at_s, kind, PRIMARY, away_s, chance.random())
     yield Fault(at_s + 0.1, "ambush", FORMER, "started", 1.0, chance.random())
@@ -147,8 +150,7 @@ def _not_in_sync(chance: Random, at_s: float, *_: str) -> Iterator[Fault]:
     at_s += away_s + chance.uniform(-0.5, 1.0)
     gone_s = chance.uniform(10.0, 25.0)
     for part in (SECOND_REPLICA, PRIMARY):
-        kind = chance.choice(("power", "isolate", "freeze"))
-        yield _fault(at_s, kind, part, gone_s, chance.random())
+        yield _fault(at_s, chance.choice(GONE), part, gone_s, chance.random())
 
 
 def _wounded(chance: Random, at_s: float, *_: str) -> Iterator[Fault]:
@@ -161,8 +163,7 @@ def _wounded(chance: Random, at_s: float, *_: str) -> Iterator[Fault]:
     at_s += wait_s + min(wound.seconds, BOOT_S_MAX) + chance.uniform(-0.5, 1.0)
     gone_s = chance.uniform(10.0, 25.0)
     for part in (SECOND_REPLICA, PRIMARY):
-        kind = chance.choice(("power", "isolate", "freeze"))
-        yield _fault(at_s, kind, part, gone_s, chance.random())
+        yield _fault(at_s, chance.choice(GONE), part, gone_s, chance.random())
 
 
 def _behind_an_act(chance: Random, at_s: float, *_: str) -> Iterator[Fault]:
@@ -171,7 +172,7 @@ def _behind_an_act(chance: Random, at_s: float, *_: str) -> Iterator[Fault]:
     yield _fault(at_s, "slow-network", REPLICA, slow_s, chance.uniform(0.0, 1.0))
     for _ in range(2):
         at_s += chance.uniform(0.0, 4.0)
-        amount = amount_of(chance.choice(("power", "power", "isolate")), chance.random())
+        amount = amount_of("power", chance.random())
         trigger = chance.choice(("acts", "acted"))
         yield Fault(at_s, "ambush", PRIMARY, trigger, chance.uniform(6.0, 15.0), amount)
 

@@ -11,7 +11,7 @@ from greenlet import getcurrent, greenlet
 
 from played_world.machines.machine import Machine
 from played_world.machines.network import Network
-from played_world.machines.played_database import DatabaseWay
+from played_world.machines.played_database import DATABASE, DatabaseWay
 from played_world.machines.played_locks import played_threading
 from played_world.machines.timeline import Timeline
 
@@ -29,7 +29,8 @@ class World:
         self.hub = getcurrent()
         self.machines: dict[str, Machine] = {}
         self.network = Network(self)
-        self.databases = DatabaseWay(self.timeline.chance("databases"))
+        database = self.machine(DATABASE)
+        self.databases = DatabaseWay(self.timeline.chance("databases"), self.network, database)
         self.findings: list[str] = []
         """What no process may do, in words."""
         self.running: Process | None = None
@@ -45,7 +46,7 @@ class World:
         """A machine by its name; made when it is first asked for."""
         machine = self.machines.get(name)
         if machine is None:
-            address = f"10.0.0.{len(self.machines) + 1}"
+            address = f"10.0.0.{len(self.machines)}"
             machine = self.machines[name] = Machine(self, name, address)
         return machine
 

@@ -1,4 +1,7 @@
-"""The databases of a world: real ones, on ways that may be long, cut, or cut behind an answer."""
+"""The databases of a world: real ones, on ways that may be long, cut, or cut behind an answer.
+
+They are on a machine of their own, from which others may be parted as from any.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,12 @@ from random import Random
 from typing import TYPE_CHECKING, Final, TypeVar
 
 if TYPE_CHECKING:
+    from played_world.machines.machine import Machine
+    from played_world.machines.network import Network
     from played_world.machines.process import Process
+
+DATABASE: Final = "database"
+"""The name of their machine."""
 
 SILENCE_S: Final = 15.0
 """How long a client waits for a server that is cut off: see ``DEAD_SERVER_OPTIONS`` of the kit."""
@@ -19,8 +27,10 @@ _T = TypeVar("_T")
 class DatabaseWay:
     """What is between processes and their databases."""
 
-    def __init__(self, chance: Random) -> None:
+    def __init__(self, chance: Random, network: Network, machine: Machine) -> None:
         self._chance = chance
+        self._network = network
+        self._machine = machine
         self.late_s = 0.0
         """The longest that a call is under way, or its answer."""
         self.lost = 0.0
@@ -41,12 +51,14 @@ class DatabaseWay:
         late_s, share = self.late_s * self._chance.random(), self._chance.random()
         if late_s:
             process.block(late_s * share)
-        if self._chance.random() < self.lost:
+        is_lost = self._chance.random() < self.lost
+        if is_lost or self._network.is_cut(process.machine, self._machine):
             self._give_up(process)
         result = work()
         if late_s:
             process.block(late_s * (1.0 - share))
-        if self._chance.random() < self.unanswered:
+        is_unanswered = self._chance.random() < self.unanswered
+        if is_unanswered or self._network.is_cut(self._machine, process.machine):
             self._give_up(process)
         return result
 
