@@ -173,6 +173,7 @@ def bench_spark_rows(*, pairs: int) -> Row:
     )  # fmt: skip
     schema = StructType().add("body", BinaryType()).add("tag", StringType())
     plan, seed = RowPlan.of(schema, "bench"), IdentitySeed("query/1/0")
+    unique_ids = UniqueIdGenerator(lambda: NOON_MS, ip="127.0.0.1", pid=1, origin=2)
 
     def by_column() -> None:
         for _, table, _ in plan.tables(batch, seed, 0):
@@ -180,7 +181,13 @@ def bench_spark_rows(*, pairs: int) -> Row:
                 {"messageGroup": "message_group"}.get(name, name): table[name].combine_chunks()
                 for name in table.column_names
             }
-            encode_columns("bench", MessageColumns.of(**arrays), born_timestamp_ms=NOON_MS)
+            digits = unique_ids.next_ids(len(table)).digits
+            encode_columns(
+                "bench",
+                MessageColumns.of(**arrays),
+                unique_ids=even_binaries(digits, digits.shape[1], pa.string()),
+                born_timestamp_ms=NOON_MS,
+            )
 
     def by_row() -> None:
         encoder = BlockEncoder("bench", size_bytes_max=64 << 20)
@@ -188,7 +195,11 @@ def bench_spark_rows(*, pairs: int) -> Row:
         rows = zip(batch["body"].to_pylist(), batch["tag"].to_pylist(), ids, strict=True)
         for body, tag, message_id in rows:
             encoder.add(
-                body, tag=tag, properties={"messageId": message_id}, born_timestamp_ms=NOON_MS
+                body,
+                tag=tag,
+                unique_id=unique_ids.next_id(),
+                properties={"messageId": message_id},
+                born_timestamp_ms=NOON_MS,
             )
         encoder.finish()
 

@@ -20,11 +20,10 @@ from ariane_record.checksums.java_hash import key_hashes, tag_code
 from ariane_record.decoding.columns import RecordColumns
 from ariane_record.decoding.property_columns import decode_property_columns
 from ariane_record.encoding.message_properties import index_keys
-from ariane_record.encoding.record_table import RecordTable
+from ariane_record.encoding.record_table import RecordTable, headers_of
 from ariane_record.errors import RecordTooLarge
 from ariane_record.layout import (
     EMPTY_CRC_PROPERTY,
-    HEADER,
     HEADER_BYTES,
     HOST_FLAGS,
     PROPERTIES_BYTES_MAX,
@@ -37,7 +36,7 @@ from ariane_record.single.message import split_keys
 Int64s = NDArray[np.int64]
 
 _KEPT_FLAGS: Final = ~(HOST_FLAGS | TRANSACTION_MASK)
-_KEPT_FIELDS: Final = ("body_crc", "flag", "born_timestamp", "attempts", "body_length")
+_KEPT_FIELDS: Final = ("body_crc", "flag", "born_timestamp", "body_length")
 
 
 class MovedRecords:
@@ -97,10 +96,16 @@ class MovedRecords:
         body_starts = columns.body_start[rows]
         body_ends = body_starts + columns.body_length[rows]
         sizes = HEADER_BYTES + (body_ends - body_starts) + len(counted) + 2 + lengths
-        headers = self._headers(rows, sizes, magic)
-        headers["half_offset"] = half_offsets
-        if attempts is not None:
-            headers["attempts"] = attempts
+        before = columns.headers[rows]
+        headers = headers_of(
+            len(rows),
+            **{name: before[name] for name in _KEPT_FIELDS},
+            size=sizes,
+            magic=magic,
+            system_flag=before["system_flag"] & _KEPT_FLAGS,
+            attempts=before["attempts"] if attempts is None else attempts,
+            half_offset=half_offsets,
+        )
         encoded = headers.tobytes()
         header_starts = range(0, len(encoded), HEADER_BYTES)
         header_ends = range(HEADER_BYTES, len(encoded) + 1, HEADER_BYTES)
@@ -129,16 +134,6 @@ class MovedRecords:
             forwarded=True,
             delivery_times_ms=delivery_times_ms,
         )
-
-    def _headers(self, rows: Int64s, sizes: Int64s, magic: int) -> NDArray[np.void]:
-        before = self.columns.headers[rows]
-        headers = np.zeros(len(rows), HEADER)
-        for name in _KEPT_FIELDS:
-            headers[name] = before[name]
-        headers["size"] = sizes
-        headers["magic"] = magic
-        headers["system_flag"] = before["system_flag"] & _KEPT_FLAGS
-        return headers
 
     @cached_property
     def _tag_codes(self) -> NDArray[np.int32]:

@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 
 from ariane_record.checksums.checksum import crc32 as crc32_of
 from ariane_record.checksums.crc_algebra import shifted
-from ariane_record.layout import CRC_PROPERTY_BYTES, ByteBuffer
+from ariane_record.layout import CRC_PROPERTY_BYTES, HEADER, ByteBuffer
 from ariane_record.single.producer_sequence import (
     SEQUENCE_BYTES,
     SEQUENCE_PREFIX,
@@ -213,3 +213,29 @@ class RecordTable:
         ):
             raise ValueError("the first record of the table has no room for a producer sequence")
         return start, pieces
+
+
+def headers_of(count: int, **columns: Any) -> NDArray[np.void]:
+    """The fixed part of each record, ``HEADER[count]``: some fields, and zeros in all others."""
+    headers: NDArray[np.void] = np.zeros(count, HEADER)
+    for name, values in columns.items():
+        headers[name] = values
+    return headers
+
+
+def with_keys(
+    id_hashes: NDArray[np.int32], counts: NDArray[np.int64], hashes: Any
+) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
+    """The key columns of records with a unique id each: its hash, and then those of the keys.
+
+    Args:
+        id_hashes: Index hash of each id.
+        counts: How many keys each record has besides.
+        hashes: Index hashes of all these keys, record after record.
+    """
+    every = np.empty(len(id_hashes) + len(hashes), np.int32)
+    is_key = np.ones(len(every), np.bool_)
+    is_key[np.cumsum(counts + 1) - counts - 1] = False
+    every[~is_key] = id_hashes
+    every[is_key] = hashes
+    return (counts + 1).astype(np.uint8), every

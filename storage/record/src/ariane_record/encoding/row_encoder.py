@@ -17,17 +17,14 @@ from operator import attrgetter, itemgetter
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ariane_record.checksums.checksum import crc32 as crc32_of
 from ariane_record.checksums.java_hash import index_hash, index_hashes_of, key_hash
 from ariane_record.encoding.message_properties import EncodedProperties, TopicProperties
-from ariane_record.encoding.record_table import RecordTable
+from ariane_record.encoding.record_table import RecordTable, headers_of, with_keys
 from ariane_record.layout import (
     CRC_MASK,
-    HEADER,
     HEADER_BYTES,
-    MAGIC_V1,
     ByteBuffer,
     pack_unowned_header,
 )
@@ -98,10 +95,16 @@ def _encode(rows: Sequence[MessageRow], unique_ids: UniqueIds) -> RecordTable:
             befores[first] = _with_sequence(properties[first], row)
             sequenced.append(first)
     sizes[sequenced] += SEQUENCE_BYTES
-    headers = _headers(bodies, properties, body_lengths, sizes)
-    headers["born_timestamp"] = list(map(_born_of, messages))
-    if any(topic.magic != MAGIC_V1 for topic in topics):
-        headers["magic"] = np.repeat([topic.magic for topic in topics], counts)
+    headers = headers_of(
+        count,
+        size=sizes,
+        magic=np.repeat([topic.magic for topic in topics], counts),
+        body_crc=np.fromiter(map(crc32_of, bodies), np.uint32, count) & np.uint32(CRC_MASK),
+        flag=np.fromiter(map(_flag_of, properties), np.int32, count),
+        system_flag=np.fromiter(map(_system_flag_of, properties), np.int32, count),
+        born_timestamp=list(map(_born_of, messages)),
+        body_length=body_lengths,
+    )
     ids = digits.view(f"S{digits.shape[1]}").ravel().tolist()
     own_ids = [place for place, own_id in enumerate(map(_own_id_of, properties)) if own_id]
     for place in own_ids:
@@ -116,7 +119,12 @@ def _encode(rows: Sequence[MessageRow], unique_ids: UniqueIds) -> RecordTable:
         row_of = np.repeat(np.arange(len(rows)), counts)[own_ids].tolist()
         for place, row in zip(own_ids, row_of, strict=True):
             id_hashes[place] = key_hash(topics[row].name, properties[place].unique_id)
-    key_counts, key_hashes = _with_keys(id_hashes, list(map(_keys_of, properties)))
+    keys = list(map(_keys_of, properties))
+    key_counts, key_hashes = np.ones(count, np.uint8), id_hashes
+    if any(keys):
+        counts_of_keys = np.fromiter(map(len, keys), np.int64, count)
+        hashes = list(chain.from_iterable(keys))
+        key_counts, key_hashes = with_keys(id_hashes, counts_of_keys, hashes)
     return RecordTable(
         topics=[topic.name for topic in topics],
         counts=counts,
@@ -187,36 +195,3 @@ def _with_sequence(properties: EncodedProperties, row: MessageRow) -> bytes:
     assert row.sequence is not None  # noqa: S101 - for the type checker: callers have looked.
     encoded = encode_sequence(row.sequence, len(row.messages), row.size_bytes)
     return properties.before_sequence + encoded + properties.behind_sequence
-
-
-def _headers(
-    bodies: Sequence[bytes],
-    properties: Sequence[EncodedProperties],
-    body_lengths: NDArray[np.int32],
-    sizes: NDArray[np.int32],
-) -> NDArray[np.void]:
-    """The fixed part of each record, with zeros in the fields that the broker owns."""
-    count = len(sizes)
-    headers: NDArray[np.void] = np.zeros(count, HEADER)
-    headers["size"] = sizes
-    headers["magic"] = MAGIC_V1
-    headers["body_crc"] = np.fromiter(map(crc32_of, bodies), np.uint32, count) & np.uint32(CRC_MASK)
-    headers["flag"] = np.fromiter(map(_flag_of, properties), np.int32, count)
-    headers["system_flag"] = np.fromiter(map(_system_flag_of, properties), np.int32, count)
-    headers["body_length"] = body_lengths
-    return headers
-
-
-def _with_keys(
-    id_hashes: NDArray[np.int32], keys: Sequence[tuple[int, ...]]
-) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
-    """The number of keys of each message, and the hashes of all, each message's id first."""
-    if not any(keys):
-        return np.ones(len(keys), np.uint8), id_hashes
-    counts = np.fromiter(map(len, keys), np.int64, len(keys)) + 1
-    hashes = np.empty(int(counts.sum()), np.int32)
-    is_key = np.ones(len(hashes), np.bool_)
-    is_key[np.cumsum(counts) - counts] = False
-    hashes[~is_key] = id_hashes
-    hashes[is_key] = list(chain.from_iterable(keys))
-    return counts.astype(np.uint8), hashes

@@ -61,13 +61,13 @@ def tables(draw):
     return whole[start:stop], arrays
 
 
+def some_ids(count):
+    return pa.array(map(str, range(count)), pa.string())
+
+
 @st.composite
 def with_unique_ids(draw):
     messages, arrays = draw(tables())
-    if not draw(st.booleans()):
-        for arguments in messages:
-            arguments.pop("unique_id", None)
-        return messages, arrays, None
     ids = [arguments.get("unique_id") or "id" for arguments in messages]
     if draw(st.booleans()):
         ids = [f"7F000001{number:08X}" for number in range(len(messages))]
@@ -105,8 +105,6 @@ def test_columns_become_what_messages_become(topic, made):
     block = encode_columns(topic, columns, unique_ids=unique_ids, born_timestamp_ms=NOON)
 
     assert_same(block, encoded_one_by_one(topic, messages))
-    if unique_ids is None:
-        assert record_sizes(topic, columns).tolist() == block.sizes.tolist()
 
 
 @given(with_unique_ids(), st.data())
@@ -118,7 +116,7 @@ def test_any_rows_can_be_taken(made, data):
     places = st.lists(st.integers(0, max(0, len(part) - 1)), max_size=20)
     rows = np.array(data.draw(places) if len(part) else [], np.int64)
 
-    ids = None if unique_ids is None else unique_ids[start:].take(pa.array(rows))
+    ids = unique_ids[start:].take(pa.array(rows))
     block = encode_columns("t", part.take(rows), unique_ids=ids, born_timestamp_ms=NOON)
 
     assert_same(block, encoded_one_by_one("t", [messages[start + row] for row in rows]))
@@ -207,12 +205,12 @@ def test_sizes_are_known_beforehand():
 def test_a_column_of_texts_is_one_key_each():
     columns = MessageColumns.of(pa.array(["x", "y", "z"]), keys=pa.array(["k1", None, ""]))
     messages = [
-        {"body": b"x", "keys": ("k1",), "born_timestamp_ms": NOON},
-        {"body": b"y", "born_timestamp_ms": NOON},
-        {"body": b"z", "born_timestamp_ms": NOON},
+        {"body": b"x", "keys": ("k1",), "unique_id": "0", "born_timestamp_ms": NOON},
+        {"body": b"y", "unique_id": "1", "born_timestamp_ms": NOON},
+        {"body": b"z", "unique_id": "2", "born_timestamp_ms": NOON},
     ]
 
-    block = encode_columns("t", columns, born_timestamp_ms=NOON)
+    block = encode_columns("t", columns, unique_ids=some_ids(len(columns)), born_timestamp_ms=NOON)
 
     assert_same(block, encoded_one_by_one("t", messages))
 
@@ -234,12 +232,12 @@ def test_large_bodies_and_many_long_keys():
     bodies = [bytes([number]) * 70_000 for number in range(5)]
     keys = [["k" * 3000, "x" * 2999], ["y" * 20_000], [], ["z" * 31_000], ["w"]]
     messages = [
-        {"body": body, "keys": its_keys, "born_timestamp_ms": NOON}
-        for body, its_keys in zip(bodies, keys, strict=True)
+        {"body": body, "keys": its_keys, "unique_id": str(number), "born_timestamp_ms": NOON}
+        for number, (body, its_keys) in enumerate(zip(bodies, keys, strict=True))
     ]
 
     columns = MessageColumns.of(pa.array(bodies, pa.large_binary()), keys=pa.array(keys, STRINGS))
-    block = encode_columns("t", columns, born_timestamp_ms=NOON)
+    block = encode_columns("t", columns, unique_ids=some_ids(len(columns)), born_timestamp_ms=NOON)
 
     assert_same(block, encoded_one_by_one("t", messages))
 
@@ -299,4 +297,9 @@ def test_texts_that_are_no_utf8_are_refused():
 
 def test_a_topic_has_its_limit():
     with pytest.raises(RecordTooLarge):
-        encode_columns("t" * 40_000, MessageColumns.of(BODIES), born_timestamp_ms=NOON)
+        encode_columns(
+            "t" * 40_000,
+            MessageColumns.of(BODIES),
+            unique_ids=some_ids(len(BODIES)),
+            born_timestamp_ms=NOON,
+        )

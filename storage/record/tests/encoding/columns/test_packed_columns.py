@@ -29,13 +29,15 @@ def test_records_are_those_of_messages(kind, body_type):
     packing = BodyPacking(kind, 5, size_bytes_min=1000)
 
     packed = packed_columns(whole.slice(1, 1 + len(BODIES)), packing)
-    block = encode_columns("orders", packed, born_timestamp_ms=7)
+    ids = pa.array(map(str, range(len(BODIES))), pa.string())
+    block = encode_columns("orders", packed, unique_ids=ids, born_timestamp_ms=7)
 
     encoder = BlockEncoder("orders", size_bytes_max=1 << 20)
-    for body, is_packed in zip(BODIES, PACKED, strict=True):
+    for number, (body, is_packed) in enumerate(zip(BODIES, PACKED, strict=True)):
         encoder.add(
             body_compressor(kind, 5)(body) if is_packed else body,
             tag="t",
+            unique_id=str(number),
             system_flag=kind.system_flag if is_packed else 0,
             born_timestamp_ms=7,
         )

@@ -241,7 +241,7 @@ class ColumnsIntake:
         if self._packing.is_off:
             yield whole
             return
-        sizes = record_sizes(topic, messages)
+        sizes = record_sizes(topic, messages, unique_id_bytes=UNIQUE_ID_DIGITS_MAX)
         for start, stop in cuts(sizes, PACKED_BYTES_MAX, ROWS_AT_ONCE_MAX):
             piece = whole.slice(start, stop)
             yield piece._replace(messages=packed_columns(piece.messages, self._packing))
@@ -258,7 +258,7 @@ class ColumnsIntake:
         if part.messages.message_group is None:
             yield part
             return
-        sizes = record_sizes(info.topic, part.messages)
+        sizes = record_sizes(info.topic, part.messages, unique_id_bytes=UNIQUE_ID_DIGITS_MAX)
         for start, stop in cuts(sizes, BYTES_AT_ONCE_MAX, ROWS_AT_ONCE_MAX):
             window = part.slice(start, stop)
             queues = info.group_queues

@@ -36,13 +36,17 @@ from ariane_record.encoding.columns.arrow_texts import (
     own_octets,
 )
 from ariane_record.encoding.columns.message_columns import MessageColumns
-from ariane_record.encoding.record_table import RECORD_CRCS_COUNT_MIN, RecordTable
+from ariane_record.encoding.record_table import (
+    RECORD_CRCS_COUNT_MIN,
+    RecordTable,
+    headers_of,
+    with_keys,
+)
 from ariane_record.errors import IllegalColumn, RecordTooLarge
 from ariane_record.layout import (
     CRC_MASK,
     CRC_PROPERTY_BYTES,
     EMPTY_CRC_PROPERTY,
-    HEADER,
     HEADER_BYTES,
     KEY_SEPARATOR,
     PRODUCER_PROPERTIES_BYTES_MAX,
@@ -67,19 +71,18 @@ _Width: TypeAlias = int | NDArray[np.int64]
 
 
 def record_sizes(
-    topic: str, messages: MessageColumns, *, unique_id_bytes: int = 0
+    topic: str, messages: MessageColumns, *, unique_id_bytes: int
 ) -> NDArray[np.int64]:
     """Bytes of each record that ``encode_columns`` will make, without the sequence of a batch.
 
     Args:
         topic: Name of the topic.
         messages: The messages.
-        unique_id_bytes: Length of the unique ids that each of them gets; 0 for none.
+        unique_id_bytes: Length of the unique ids that each of them gets.
     """
     _, topic_part = counted_topic(topic)
     fixed = HEADER_BYTES + len(topic_part) + 2 + len(EMPTY_CRC_PROPERTY)
-    if unique_id_bytes:
-        fixed += len(_name_of(PropertyName.UNIQUE_ID)) + unique_id_bytes + 1
+    fixed += len(_name_of(PropertyName.UNIQUE_ID)) + unique_id_bytes + 1
     return lengths_of(messages.body) + messages.property_bytes + fixed
 
 
@@ -87,7 +90,7 @@ def encode_columns(
     topic: str,
     messages: MessageColumns,
     *,
-    unique_ids: Any = None,
+    unique_ids: Any,
     born_timestamp_ms: int,
     sequenced: bool = False,
 ) -> RecordTable:
@@ -96,7 +99,7 @@ def encode_columns(
     Args:
         topic: Name of the topic; more than 127 bytes make V2 records.
         messages: The messages.
-        unique_ids: The id of each, a string array without nulls or empty texts; or None.
+        unique_ids: The id of each, a string array without nulls or empty texts.
         born_timestamp_ms: When they were made, milliseconds since the epoch.
         sequenced: Whether the first record gets room for a producer sequence, see
             ``RecordTable.with_sequence``.
@@ -120,7 +123,16 @@ def encode_columns(
             f"{int(sizes.sum())} bytes; a block of columns takes {BLOCK_BYTES_MAX}"
         )
     body_crcs = _body_crcs(messages.body)
-    headers = _headers(messages, sizes, body_crcs, magic, born_timestamp_ms)
+    headers = headers_of(
+        count,
+        size=sizes,
+        magic=magic,
+        body_crc=body_crcs & np.uint32(CRC_MASK),
+        flag=0 if messages.flag is None else messages.flag,
+        system_flag=0 if messages.system_flag is None else messages.system_flag,
+        born_timestamp=born_timestamp_ms,
+        body_length=lengths_of(messages.body),
+    )
     property_lengths = even_binaries(property_bytes.astype(">i2"), 2)
     pieces = (topic_part, property_lengths, *properties)
     piece_widths = (len(topic_part), 2, *widths)
@@ -141,27 +153,6 @@ def encode_columns(
         crc32=crc32_of(records),
         record_crcs=_record_crcs(records, record_sizes, headers, body_crcs, tails),
     )
-
-
-def _headers(
-    messages: MessageColumns,
-    sizes: NDArray[np.int64],
-    body_crcs: NDArray[np.uint32],
-    magic: int,
-    born_timestamp_ms: int,
-) -> NDArray[np.void]:
-    """The fixed part of each record, with zeros in the fields that the broker owns."""
-    headers: NDArray[np.void] = np.zeros(len(messages), HEADER)
-    headers["size"] = sizes
-    headers["magic"] = magic
-    headers["body_crc"] = body_crcs & np.uint32(CRC_MASK)
-    if messages.flag is not None:
-        headers["flag"] = messages.flag
-    if messages.system_flag is not None:
-        headers["system_flag"] = messages.system_flag
-    headers["born_timestamp"] = born_timestamp_ms
-    headers["body_length"] = lengths_of(messages.body)
-    return headers
 
 
 def _body_crcs(body: Any) -> NDArray[np.uint32]:
@@ -296,8 +287,7 @@ def _property_pieces(messages: MessageColumns, unique_ids: Any, *, sequenced: bo
     if messages.tag is not None:
         pairs = [_pair(PropertyName.TAGS, name) for name in messages.tag.names.to_pylist()]
         pieces.append(pa.array(pairs, pa.binary()).take(pa.array(messages.tag.places)))
-    if unique_ids is not None:
-        pieces += _pair_pieces(PropertyName.UNIQUE_ID, unique_ids)
+    pieces += _pair_pieces(PropertyName.UNIQUE_ID, unique_ids)
     if messages.message_group is not None:
         pieces += _pair_pieces(PropertyName.MESSAGE_GROUP, messages.message_group)
     return [*pieces, EMPTY_CRC_PROPERTY]
@@ -333,22 +323,10 @@ def _key_columns(
     topic: str, messages: MessageColumns, unique_ids: Any
 ) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
     """The number of keys of each record, and the hashes of all, each record's unique id first."""
-    count = len(messages)
-    if unique_ids is not None and unique_ids.null_count:
+    if unique_ids.null_count:
         raise IllegalColumn("unique_ids", "null")
-    own = index_hashes(topic, unique_ids) if unique_ids is not None else None
+    own = index_hashes(topic, unique_ids)
     if messages.keys is None:
-        if own is None:
-            return np.zeros(count, np.uint8), np.empty(0, np.int32)
-        return np.ones(count, np.uint8), own
-    counts = messages.keys.counts
+        return np.ones(len(own), np.uint8), own
     hashes = index_hashes(topic, messages.keys.children[0])
-    if own is None:
-        return counts.astype(np.uint8), hashes
-    both = np.empty(len(own) + len(hashes), np.int32)
-    firsts = messages.keys.bounds[:-1] + np.arange(count)
-    is_key = np.ones(len(both), np.bool_)
-    is_key[firsts] = False
-    both[firsts] = own
-    both[is_key] = hashes
-    return (counts + 1).astype(np.uint8), both
+    return with_keys(own, messages.keys.counts, hashes)
