@@ -6,7 +6,7 @@ import pytest
 
 from ariane_record.decoding import columns
 from ariane_sdk.errors import RouteNotFound, ServiceUnavailable, TopicRefused
-from ariane_spark.calls.cluster import Fetch
+from ariane_spark.calls.cluster import Fetch, RangeChunk
 from ariane_spark.calls.repetition import Repetition
 from ariane_spark.errors import DataLost, MessageDamaged
 from ariane_spark.options.option_table import Use
@@ -355,3 +355,38 @@ def test_a_range_whose_queue_lost_its_end_since_it_was_planned_is_a_loss(cluster
     assert read(cluster, planned, failOnDataLoss="false") == [(0, at) for at in range(4, 8)]
     assert "up to 6 only" in caplog.text
     assert len(read(cluster, QueueRange(queue, 4, 6, log_epoch=1))) == 2
+
+
+@pytest.mark.parametrize("cut", [False, True])
+def test_a_loss_that_is_skipped_is_no_failure_to_repeat(cluster, cut):
+    """The broker has answered: nothing is waited for, however few repeats are allowed."""
+    queue = cluster.add("orders", "broker-a", 0, 6)
+    part = QueueRange(queue, 0, 6)
+    if cut:
+        part = QueueRange(queue, 0, 6, log_epoch=1)
+        cluster.log_epoch, cluster.kept_ends[queue] = 2, 4
+    else:
+        cluster.earliest[queue] = 2
+    sleeps = Sleeps()
+
+    rows = read(cluster, part, sleeps=sleeps, failOnDataLoss="false", numRetries="0")
+
+    assert rows == [(0, at) for at in range(0 if cut else 2, 6)]
+    assert sleeps == []
+
+
+def test_chunks_that_lead_nowhere_are_failures(cluster):
+    queue = cluster.add("orders", "broker-a", 0, 3)
+    sleeps = Sleeps()
+
+    def nowhere(part, fetch):
+        del fetch
+        assert len(sleeps) < 5, "this never ends"
+        yield RangeChunk(None, part.begin)
+
+    cluster.read_range = nowhere
+
+    with pytest.raises(DataLost, match=r"\[0, 3\) was to be read, but the queue ends at 0"):
+        read(cluster, QueueRange(queue, 0, 3), sleeps=sleeps, numRetries="2")
+
+    assert sleeps == [0.1, 0.2]

@@ -156,34 +156,38 @@ class RangeReader:
     ) -> Generator[RecordColumns]:
         """The records of a range; after a failure, the rest is requested again."""
         failures = 0
+        stream = opened
         while part.count > 0:
             error: ArianeError | None = None
-            stream = self._source.read_range(part, fetch) if failures else opened
+            begun = part
             try:
                 with closing(stream):
                     for chunk in stream:
-                        failures = 0
                         for first, count in chunk.lost:
                             self._loss.damaged(part.queue, first, count)
                         part = replace(part, begin=chunk.next_queue_offset)
                         self._pace.keep(chunk.byte_count)
                         if chunk.records is not None:
                             yield chunk.records
-            except QueueOffsetOutOfRange as refusal:
-                part = self._kept_part(part, refusal)
-                error = refusal
             except ArianeError as refusal:
-                part = self._after(part, refusal)
                 error = refusal
-            if part.count > 0:
+            if part != begun:
+                failures = 0
+            rest = part if error is None else self._after(part, error)
+            if rest == part and part.count > 0:
                 failures += 1
                 if not self._repetition.allows(failures):
                     self._give_up(part, error)
                     return
                 self._repetition.wait(failures, error)
+            part = rest  # A loss that is skipped is an answer, and no failure.
+            if part.count > 0:
+                stream = self._source.read_range(part, fetch)
 
     def _after(self, part: QueueRange, refusal: ArianeError) -> QueueRange:
         """The range to request after an error; raises an error that does not pass."""
+        if isinstance(refusal, QueueOffsetOutOfRange):
+            return self._kept_part(part, refusal)
         if refusal.reason == "QUEUE_CUT":
             self._loss.queue_cut(part.queue, part.end, int(refusal.metadata.get("end", 0)))
             return replace(part, log_epoch=0)
