@@ -69,6 +69,11 @@ QUEUES_MAX: Final = 6
 HURRIES: Final = 0.5
 """How often a queue is taken away in one step."""
 
+HURRY_TRIES: Final = 20
+HURRY_S: Final = 0.25
+"""How often that is tried, and the time between two tries: it is refused where messages are unread.
+"""
+
 SPREAD: Final = 0.7
 """How often topics are at all brokers from the beginning; else producers make them somewhere."""
 
@@ -147,8 +152,6 @@ class _Changes:
         """Do something; return whether it was done."""
         note = self._stage.world.timeline.note
         note(f"operator begins {name}")
-        if name not in ASIDE:
-            self._stage.happens("acts")
         try:
             await act()
         except (ArianeError, AioRpcError) as error:
@@ -215,7 +218,9 @@ class _Changes:
         primaries = await self._primaries()
         if not primaries:
             raise ArianeError("no broker is there")
-        return self._chance.choice(primaries)
+        broker = self._chance.choice(primaries)
+        self._stage.happens("acts", broker.broker_name)
+        return broker
 
     def _hold_s(self) -> float:
         return self._chance.choice(HELD_S)
@@ -231,6 +236,7 @@ class _Changes:
     async def create(self) -> None:
         """Create a topic wherever it is not."""
         topic = self._chance.choice([*self._stage.topics, DELETED_TOPIC])
+        self._stage.happens("acts")
         await self._cluster.create_topic(topic, queue_count=2, exists_ok=True)
 
     async def _change_queues(
@@ -256,7 +262,7 @@ class _Changes:
     async def shrink(self) -> None:
         """Take a queue from a topic at one broker: no longer written, and then no longer read.
 
-        Who is in a hurry does both at once.
+        Who is in a hurry does both at once, as soon as nothing in it is unread.
         """
         topic = self._chance.choice(self._stage.topics)
 
@@ -272,7 +278,11 @@ class _Changes:
             return UpdateTopicRequest(topic=topic, read_queue_count=count, write_queue_count=count)
 
         if self._chance.random() < HURRIES:
-            await self._change_queues(topic, less)
+            for _ in range(HURRY_TRIES):
+                with suppress(AioRpcError):
+                    await self._change_queues(topic, less)
+                    return
+                await asyncio.sleep(HURRY_S)
             return
         await self._change_queues(topic, write_less)
         await asyncio.sleep(self._hold_s())
@@ -296,6 +306,7 @@ class _Changes:
         """Delete a topic that its producers will make anew."""
         deletion = self._stage.history.begin_deletion(DELETED_TOPIC, self._stage.world.timeline.now)
         await self._primaries(all_of_them=True)
+        self._stage.happens("acts")
         await self._cluster.delete_topic(DELETED_TOPIC)
         await self._primaries(all_of_them=True)
         # Done, and by all: an answer was heard, so that it is not done again later.
@@ -311,6 +322,7 @@ class _Changes:
         now_ms = self._stage.now_ms - back_s * 1000
         history, begin_s = self._stage.history, self._stage.world.timeline.now
         history.note_reset(group, begin_s, topic)
+        self._stage.happens("acts")
         to = datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=now_ms)
         offsets = await self._cluster.reset_offsets(group, topic, to)
         for queue, offset in offsets.items():
