@@ -88,7 +88,8 @@ def _out_of_touch(chance: Random, at_s: float, broker: str, member: str) -> Iter
     seconds = chance.uniform(20.0, 60.0)
     yield _fault(at_s, "drag", member, seconds, chance.uniform(0.4, 1.0))
     kind = chance.choice(("isolate", "isolate", "freeze", "starve"))
-    yield _fault(at_s + chance.uniform(0.0, 5.0), kind, member, seconds, chance.random())
+    # By then a slow listener has more in hand than it is done with before others take its queues.
+    yield _fault(at_s + chance.uniform(2.0, 15.0), kind, member, seconds, chance.random())
 
 
 def _comings_and_goings(chance: Random, at_s: float, broker: str, member: str) -> Iterator[Fault]:
