@@ -175,9 +175,10 @@ def test_what_comes_between_the_question_and_the_answer_counts_as_come_again(his
     assert kinds(history) == []
 
 
-def test_positions_in_a_topic_that_was_deleted_may_be_refused(history):
+def test_what_a_member_wants_of_a_topic_that_was_deleted_may_be_refused(history):
     history.refusals.append(Refusal("drop", "QUEUE_CUT", "brief", "dropped"))
-    assert kinds(history) == ["cut"]
+    history.refusals.append(Refusal("_take_over", "TOPIC_NOT_FOUND", "brief", "later"))
+    assert kinds(history) == ["cut", "locks"]
     history.begin_deletion("brief", 60.0)
     assert kinds(history) == []
 
