@@ -183,7 +183,7 @@ def every_position_is_kept(history: History) -> Iterator[str]:
 def locks_are_renewed_one_by_one(history: History) -> Iterator[str]:
     """A queue that is not there costs a member no lock of another queue."""
     for what, reason, topic, words in history.refusals:
-        # Who owns queues without locks asks for each topic of them, and may be refused a deleted one.
+        # Of a deleted topic even who needs no locks is refused the offsets.
         if what in LOCKING and reason in GONE and topic not in history.deletions:
             yield f"locks: {words}"
 
