@@ -43,18 +43,14 @@ _ANY_SEQUENCE: Final = ProducerSequence(1, 0, 0)
 
 _BODY_LENGTH_START: Final = HEADER_BYTES - 4
 _COUNT_BYTES: Final = 2
-_DELAYED_TYPES: Final = frozenset(
-    {TopicMessageType.UNSPECIFIED, TopicMessageType.DELAY, TopicMessageType.MIXED}
-)
-_PACKED_TYPES: Final = frozenset(
-    {
-        TopicMessageType.UNSPECIFIED,
-        TopicMessageType.NORMAL,
-        TopicMessageType.FIFO,
-        TopicMessageType.MIXED,
-    }
-)
-"""Types of topics that take ordinary records; other records have their own ways in."""
+_ANY_TYPES: Final = frozenset({TopicMessageType.UNSPECIFIED, TopicMessageType.MIXED})
+_TYPES: Final = {
+    # Whether records of a group are right is told by the records.
+    TopicMessageType.NORMAL: _ANY_TYPES | {TopicMessageType.NORMAL, TopicMessageType.FIFO},
+    TopicMessageType.DELAY: _ANY_TYPES | {TopicMessageType.DELAY},
+    TopicMessageType.TRANSACTION: _ANY_TYPES | {TopicMessageType.TRANSACTION},
+}
+"""The types of topics that take messages of a type."""
 
 
 def check_numbers(rows: Rows) -> None:
@@ -94,29 +90,42 @@ def check_places(
         ServiceError: TOPIC_NOT_FOUND, TOPIC_NAME_ILLEGAL, TOPIC_RESERVED, TOPIC_NOT_WRITABLE,
             QUEUE_NOT_FOUND or MESSAGE_TYPE_MISMATCH.
     """
+    sent = TopicMessageType.DELAY if is_delayed else TopicMessageType.NORMAL
     for (topic, queue_id), config in zip(queues, configs, strict=True):
         if config is not None and not is_delayed and queue_id < config.plain_queue_count:
             continue  # The usual case: nothing more to check.
-        if config is None or (config.system and not (is_plain and topic == TRACE_TOPIC)):
-            raise user_topic_error(topic) or topic_not_found(topic)
-        if not config.writable:
-            raise topic_not_writable(topic, int(config.permission))
-        if queue_id >= config.write_queue_count:
-            raise queue_not_found(topic, queue_id, config.write_queue_count)
-        if is_delayed:
-            check_takes_delayed(config)
-        elif config.message_type not in _PACKED_TYPES:
-            raise message_type_mismatch(topic, config.message_type.value, "NORMAL")
+        is_trace = is_plain and topic == TRACE_TOPIC
+        check_place(topic, queue_id, config, sent, may_be_system=is_trace)
 
 
-def check_takes_delayed(config: TopicConfig) -> None:
-    """Refuse delayed messages if the topic does not take them.
+def check_place(
+    topic: str,
+    queue_id: int,
+    config: TopicConfig | None,
+    sent: TopicMessageType,
+    *,
+    may_be_system: bool = False,
+) -> None:
+    """Refuse messages of a type that a queue does not take.
+
+    Args:
+        topic: The topic.
+        queue_id: The queue, 0 or more.
+        config: The topic; None if the broker does not know it.
+        sent: The type: delayed, half, or any other (``NORMAL``).
+        may_be_system: Whether the topic may be one of the system.
 
     Raises:
-        ServiceError: MESSAGE_TYPE_MISMATCH.
+        ServiceError: As ``check_places``.
     """
-    if config.message_type not in _DELAYED_TYPES:
-        raise message_type_mismatch(config.topic, config.message_type.value, "DELAY")
+    if config is None or (config.system and not may_be_system):
+        raise user_topic_error(topic) or topic_not_found(topic)
+    if not config.writable:
+        raise topic_not_writable(topic, int(config.permission))
+    if queue_id >= config.write_queue_count:
+        raise queue_not_found(topic, queue_id, config.write_queue_count)
+    if config.message_type not in _TYPES[sent]:
+        raise message_type_mismatch(topic, config.message_type.value, sent.value)
 
 
 def check_sizes(table: RecordTable, body_bytes_max: int) -> None:

@@ -7,14 +7,11 @@ from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Final
 
-from ariane_broker.append.row_check import check_sizes, check_takes_delayed
+from ariane_broker.append.row_check import check_place, check_sizes
 from ariane_broker.delay.parking import Parking
 from ariane_broker.errors.public_errors import (
     block_corrupted,
     broker_draining,
-    message_type_mismatch,
-    queue_not_found,
-    topic_not_writable,
 )
 from ariane_broker.errors.transactions import stages_exhausted, transaction_decided
 from ariane_broker.log.broker_log import BrokerLog
@@ -25,7 +22,7 @@ from ariane_broker.spark_batches.records.stage_format import StagedBlock
 from ariane_broker.topics.message_types import check_message_types
 from ariane_broker.topics.system_topics import STAGE_TOPIC
 from ariane_broker.topics.topic_changes import TopicChanges, check_user_topic
-from ariane_broker.topics.topic_table import TopicConfig, TopicMessageType
+from ariane_broker.topics.topic_table import TopicMessageType
 from ariane_record.layout import Host
 from ariane_record.single.record_copy import encode_block
 from ariane_servicekit.errors import field_invalid
@@ -138,18 +135,10 @@ class BatchStaging:
         check = partial(self.parking.check_table, block)
         config = await self.topics.create_for_send(block.topic, most, check)
         check()
-        if not config.writable:
-            raise topic_not_writable(config.topic, int(config.permission))
-        if most >= config.write_queue_count:
-            raise queue_not_found(config.topic, most, config.write_queue_count)
+        if not staged.times_ms.all():
+            check_place(block.topic, most, config, TopicMessageType.NORMAL)
+        if staged.times_ms.any():
+            check_place(block.topic, most, config, TopicMessageType.DELAY)
         check_sizes(block, self.body_bytes_max)
         check_message_types(block, config)
-        self._check_times(staged, config)
-
-    def _check_times(self, staged: StagedBlock, config: TopicConfig) -> None:
-        """Refuse delivery times that the topic would refuse at the commit."""
-        if not staged.times_ms.all() and config.message_type is TopicMessageType.DELAY:
-            raise message_type_mismatch(config.topic, config.message_type.value, "NORMAL")
-        if staged.times_ms.any():
-            check_takes_delayed(config)
-            self.parking.check_staged(staged.block, staged.times_ms)
+        self.parking.check_staged(block, staged.times_ms)

@@ -11,15 +11,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
+from ariane_broker.append.row_check import check_place
 from ariane_broker.append.rows import Outcome, Rows
 from ariane_broker.delay.parked.parked_records import DELAY_PROPERTIES
 from ariane_broker.errors.public_errors import (
     broker_draining,
     message_illegal,
-    message_type_mismatch,
-    queue_not_found,
-    topic_not_found,
-    topic_not_writable,
 )
 from ariane_broker.errors.transactions import (
     half_messages_exhausted,
@@ -29,7 +26,6 @@ from ariane_broker.errors.transactions import (
 from ariane_broker.groups.group_changes import check_user_group
 from ariane_broker.log.broker_log import BrokerLog
 from ariane_broker.log.promise import Demand
-from ariane_broker.topics.topic_changes import check_user_topic
 from ariane_broker.topics.topic_table import TopicConfig, TopicMessageType
 from ariane_broker.transactions.recent_halves import RecentHalves
 from ariane_broker.transactions.transaction_records import (
@@ -51,11 +47,6 @@ from ariane_servicekit.errors import ServiceError
 from ariane_servicekit.security.gate.charging import charge_stored
 from ariane_storage.errors import StorageError, StorePoisoned
 from ariane_storage.writing.append import Appended, packed_host
-
-_TYPES: Final = frozenset(
-    {TopicMessageType.UNSPECIFIED, TopicMessageType.MIXED, TopicMessageType.TRANSACTION}
-)
-
 
 _RESERVED: Final = (
     frozenset(half_properties("", 0, "", "")) | DELAY_PROPERTIES | TRANSACTION_PROPERTIES
@@ -182,42 +173,34 @@ class Halves:
             service_error=self._service_error,
         )
         outcomes = open_block.outcomes
-        configs: dict[tuple[str, str], TopicConfig | ServiceError] = {}
         for position, request in enumerate(_requests_of(rows)):
-            if isinstance(request, ServiceError):
-                outcomes[position] = Outcome(error=request)
-                continue
-            place = request.topic, request.producer_group
-            if place not in configs:
-                configs[place] = self._config_for(*place)
             try:
-                self._take(open_block, position, request, configs[place])
+                if isinstance(request, ServiceError):
+                    raise request
+                self._take(open_block, position, request)
             except ServiceError as error:
                 outcomes[position] = Outcome(error=error)
         open_block.append()
         return [outcomes[position] for position in sorted(outcomes)]
 
-    def _take(
-        self,
-        open_block: _OpenBlock,
-        position: int,
-        request: HalfRequest,
-        config: TopicConfig | ServiceError,
-    ) -> None:
+    def _take(self, open_block: _OpenBlock, position: int, request: HalfRequest) -> None:
         """Add a half message to the block, or find it stored."""
-        if isinstance(config, ServiceError):
-            raise config
+        if self._is_draining():
+            raise broker_draining()
+        topic, group = request.topic, request.producer_group
         if request.unique_id in open_block.ids:
             open_block.append()  # The request has it twice: the second is a repeat of the first.
         stored = self._stored(request)
         if stored is not None:
             open_block.outcomes[position] = Outcome(_place(stored), duplicate=True, resized=True)
             return
+        if group != topic:  # Behind a gateway, they are the same.
+            check_user_group(group)
+        config = self._find_topic(topic)
+        check_place(topic, request.queue_id, config, TopicMessageType.TRANSACTION)
         if request.demand is not None:
             self._log.promises.check(request.demand)
-        self._check_room(request.topic, open_block)
-        if request.queue_id >= config.write_queue_count:
-            raise queue_not_found(request.topic, request.queue_id, config.write_queue_count)
+        self._check_room(topic, open_block)
         open_block.add(position, request)
 
     def _check_room(self, topic: str, open_block: _OpenBlock) -> None:
@@ -251,28 +234,6 @@ class Halves:
         if known is not None and known.producer_group != request.producer_group:
             raise transaction_foreign(unique_id, "producer_group", request.producer_group)
         return known
-
-    def _config_for(self, topic: str, producer_group: str) -> TopicConfig | ServiceError:
-        """Return the topic, or why it takes no half messages of a group."""
-        try:
-            if self._is_draining():
-                raise broker_draining()
-            config = self._find_topic(topic)
-            if config is None or config.system:
-                check_user_topic(topic)
-            if producer_group != topic:  # Behind a gateway, they are the same.
-                check_user_group(producer_group)
-            if config is None:
-                raise topic_not_found(topic)
-            if not config.writable:
-                raise topic_not_writable(topic, int(config.permission))
-            if config.message_type not in _TYPES:
-                raise message_type_mismatch(
-                    topic, config.message_type.value, TopicMessageType.TRANSACTION.value
-                )
-        except ServiceError as error:
-            return error
-        return config
 
 
 _Placed: TypeAlias = tuple[int, HalfRequest, RecordCopy]
