@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from structlog.testing import capture_logs
 
-from ariane_broker.delay.delay import DelayLevel, DeliveryTimes
+from ariane_broker.delay.delay import Delay
 from ariane_broker.delay.delivery import Delivery
 from ariane_broker.delay.delivery_loop import DeliveryLoop
 from ariane_broker.delay.level_queues import LevelQueues
@@ -107,12 +107,12 @@ class Delays:
 
     def park(self, bodies, times_ms):
         block = block_of("orders", bodies, unique_ids=[body.decode() for body in bodies])
-        times = DeliveryTimes(np.array(times_ms, np.int64))
+        times = Delay(times_ms=np.array(times_ms, np.int64))
         self.append(self.parking.park(block, QueueKey("orders", 1), times))
 
     def park_for_level(self, body, level):
         block = block_of("orders", [body])
-        self.append(self.parking.park(block, QueueKey("orders", 1), DelayLevel(level)))
+        self.append(self.parking.park(block, QueueKey("orders", 1), Delay(level)))
 
     def append(self, parked):
         appended = self.store.append(parked.block, parked.queue.queue_id, born_host=HOST)
@@ -231,7 +231,7 @@ async def test_entries_of_rocketmq_do_not_say_the_time(delays, store, clock):
     """Its consume queue has the hash of a tag there; the record says when it is due."""
     due = clock.now_ms() + DAY_MS
     block = block_of("orders", [b"a"])
-    times = DeliveryTimes(np.array([due], np.int64))
+    times = Delay(times_ms=np.array([due], np.int64))
     parked = delays.parking.park(block, QueueKey("orders", 1), times)
     wrong = replace(parked.block, delivery_times_ms=np.array([2598919], np.int64))
     store.append(wrong, TIMER_QUEUE.queue_id)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ariane_broker.delay.delay import DelayLevel
+from ariane_broker.delay.delay import Delay
 from ariane_broker.groups.consumer_groups import (
     ConsumerGroups,
     ExponentialRetry,
@@ -29,7 +29,7 @@ def test_the_default_ladder_is_that_of_the_levels(is_clock_doubted):
         )
         for attempts in range(17)
     ]
-    assert levels == [DelayLevel(min(3 + attempts, 18)) for attempts in range(17)]
+    assert levels == [Delay(min(3 + attempts, 18)) for attempts in range(17)]
 
 
 @given(

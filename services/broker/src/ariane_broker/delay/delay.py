@@ -2,33 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ariane_storage.log.records.fields import Int64s
 
 
-@dataclass(frozen=True, slots=True)
-class DelayLevel:
-    """Delivery after the delay of a level."""
+class Delay(NamedTuple):
+    """When messages are to be delivered: by a level, or each at a time of its own."""
 
-    level: int
-    """From 1; numbers above the highest level mean the highest."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class DeliveryTimes:
-    """Delivery of each message at a time of its own."""
-
-    times_ms: Int64s
-    """Milliseconds since the epoch, one for each record."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Delays:
-    """Delivery of each message a time of its own after the broker takes it."""
-
-    delays_ms: Int64s
-    """Milliseconds, one for each record."""
-
-
-Delay = DelayLevel | DeliveryTimes | Delays
+    level: int = 0
+    """The level after whose delay they are delivered, from 1; numbers above the highest level mean
+    the highest. 0 with times."""
+    times_ms: Int64s | None = None
+    """One for each record, in milliseconds; None with a level."""
+    after_arrival: bool = False
+    """Whether the times count from when the broker takes the records, not since the epoch."""

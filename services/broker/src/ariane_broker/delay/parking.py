@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from ariane_broker.delay.delay import Delay, DelayLevel, DeliveryTimes
+from ariane_broker.delay.delay import Delay
 from ariane_broker.delay.level_queues import queue_of
 from ariane_broker.delay.parked.parked_records import DELAY_PROPERTIES, timer_heads
 from ariane_broker.delay.timer.timer_queue import TIMER_QUEUE
@@ -85,17 +85,14 @@ class Parking:
         if not block.forwarded:
             for name in sorted(_RESERVED):
                 _refuse(moved, name)
-        if isinstance(delay, DelayLevel):
+        times_ms = delay.times_ms
+        if times_ms is None:
             return self._park_for_level(moved, queue, delay.level, sequence)
-        if isinstance(delay, DeliveryTimes):
-            return self._park_for_times(moved, queue, delay.times_ms, sequence)
-        delays_ms = delay.delays_ms
-        if (
-            len(delays_ms)
-            and not 1 <= int(delays_ms.min()) <= int(delays_ms.max()) <= _DELAY_MS_MAX
-        ):
-            raise field_invalid("delays_ms", f"must be 1 to {_DELAY_MS_MAX}")
-        return self._park_for_times(moved, queue, self.now_ms() + delays_ms, sequence)
+        if delay.after_arrival:
+            if len(times_ms) and not 1 <= times_ms.min() <= times_ms.max() <= _DELAY_MS_MAX:
+                raise field_invalid("delays_ms", f"must be 1 to {_DELAY_MS_MAX}")
+            times_ms = self.now_ms() + times_ms
+        return self._park_for_times(moved, queue, times_ms, sequence)
 
     def check_staged(self, block: RecordTable, times_ms: Int64s) -> None:
         """Check now that records can be parked later, when it is too late to refuse them.

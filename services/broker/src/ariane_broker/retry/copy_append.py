@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from ariane_broker.delay.delay import DeliveryTimes
+from ariane_broker.delay.delay import Delay
 from ariane_broker.delay.parking import Parking
 from ariane_broker.groups.consumer_groups import GroupConfig
 from ariane_broker.log.broker_log import BrokerLog
@@ -131,11 +131,12 @@ class CopyAppend:
             levels_ms=levels_ms,
             is_clock_doubted=doubt is not None,
         )
-        if isinstance(delay, DeliveryTimes):
-            delay = DeliveryTimes(np.repeat(delay.times_ms, block.count))
+        times_ms = delay.times_ms
+        if times_ms is not None:
+            delay = Delay(times_ms=np.repeat(times_ms, block.count))
         parked = self.parking.park(block, queue, delay)
         appended = self.log.append(parked.block, parked.queue.queue_id, born_host)
-        if isinstance(delay, DeliveryTimes):
-            return appended, int(delay.times_ms[0])
+        if times_ms is not None:
+            return appended, int(times_ms[0])
         ahead_ms = 0 if doubt is None else doubt.ahead_ms
         return appended, self.now_ms() - ahead_ms + levels_ms[delay.level - 1]

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from ariane_broker.delay.delay import DelayLevel, DeliveryTimes
+from ariane_broker.delay.delay import Delay
 from ariane_broker.groups.consumer_groups import ExponentialRetry, TableRetry
 
 FIRST_LEVEL: Final = 3
@@ -40,7 +40,7 @@ def delay_of_try(
     delay_ms_max: int,
     levels_ms: Sequence[int],
     is_clock_doubted: bool,
-) -> DelayLevel | DeliveryTimes:
+) -> Delay:
     """When the next try is due.
 
     Args:
@@ -53,9 +53,9 @@ def delay_of_try(
             is right again, so the next longer level is taken, if there is one: levels bound waits.
     """
     if span_ms is None:
-        return DelayLevel(min(FIRST_LEVEL + attempts, len(levels_ms)))
+        return Delay(min(FIRST_LEVEL + attempts, len(levels_ms)))
     longer = [level_ms for level_ms in levels_ms if level_ms >= span_ms]
     if is_clock_doubted and longer:
-        return DelayLevel(levels_ms.index(min(longer)) + 1)
+        return Delay(levels_ms.index(min(longer)) + 1)
     due_ms = now_ms + min(span_ms, delay_ms_max)
-    return DeliveryTimes(np.array([due_ms], np.int64))
+    return Delay(times_ms=np.array([due_ms], np.int64))

@@ -27,7 +27,7 @@ from ariane.broker.v1.send_service_pb2 import (
 from ariane.broker.v1.transaction_service_pb2 import StageBatchRecordsRequest
 from ariane_broker.append.row_check import ROWS_MAX
 from ariane_broker.append.rows import Outcome, Rows, RowTerms
-from ariane_broker.delay.delay import Delay, DelayLevel, Delays, DeliveryTimes
+from ariane_broker.delay.delay import Delay
 from ariane_broker.errors.public_errors import block_corrupted
 from ariane_broker.rpc.translation.level_wire import LEVELS, demand_of
 from ariane_broker.rpc.translation.wire_time import set_time
@@ -52,7 +52,6 @@ _UINT32: Final = np.dtype("<u4")
 INT64: Final = np.dtype("<i8")
 
 _TABLE_RECORDS: Final = length_tag(AppendRecordsRequest.TABLE_RECORDS_FIELD_NUMBER)
-_FEW: Final = 64
 _IN_NO_STREAM: Final = -1
 _as_sequence: Final[Callable[[tuple[int, int, int]], ProducerSequence]] = partial(
     tuple.__new__, ProducerSequence
@@ -145,16 +144,14 @@ def table_of(
         ValueError: The columns do not fit together.
     """
     count = sum(counts)
-    key_counts = column_of(columns.key_counts, _UINT8, "key counts", count)
-    key_count = sum(columns.key_counts) if count <= _FEW else int(key_counts.sum(dtype=np.int64))
     return RecordTable(
         topics=topics,
         counts=counts,
         pieces=(records,),
         sizes=column_of(columns.record_sizes, INT32, "record sizes", count),
         tag_codes=column_of(columns.tag_codes, INT32, "tag codes", count),
-        key_counts=key_counts,
-        key_hashes=column_of(columns.key_hashes, INT32, "key hashes", key_count),
+        key_counts=column_of(columns.key_counts, _UINT8, "key counts", count),
+        key_hashes=column_of(columns.key_hashes, INT32, "key hashes", sum(columns.key_counts)),
         crc32=columns.records_crc32,
         record_crcs=column_of(crcs, _UINT32, "record checksums", count) if crcs else None,
     )
@@ -230,11 +227,10 @@ def _terms_of_row(  # noqa: PLR0917 - the columns of a row.
     Raises:
         ValueError: It says twice when it is to be delivered.
     """
-    delays: list[Delay] = [DelayLevel(level)] if level else []
-    if times_ms is not None and times_ms.any():
-        delays.append(DeliveryTimes(times_ms))
-    if delays_ms is not None and delays_ms.any():
-        delays.append(Delays(delays_ms))
+    delays = [Delay(level)] if level else []
+    for times, after_arrival in ((times_ms, False), (delays_ms, True)):
+        if times is not None and times.any():
+            delays.append(Delay(0, times, after_arrival))
     if len(delays) > 1:
         raise ValueError("a row has two of a delay level, delivery times and delays")
     try:

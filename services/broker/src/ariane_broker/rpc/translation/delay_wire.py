@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from ariane.common.v1.message_pb2 import Message
-from ariane_broker.delay.delay import Delay, DelayLevel, Delays, DeliveryTimes
+from ariane_broker.delay.delay import Delay
 from ariane_broker.errors.public_errors import message_illegal
 from ariane_broker.rpc.translation.wire_time import milliseconds_of, seconds_of
 
@@ -35,13 +35,11 @@ def delay_of(messages: Sequence[Message]) -> Delay | None:
             raise message_illegal(position, rule)
     if timed + waits + bool(level) > 1:
         raise message_illegal(0, "it has two of a delay level, a delivery time and a delay")
-    if waits:
-        delays = [_delay_ms(message, position) for position, message in enumerate(messages)]
-        return Delays(np.array(delays, np.int64))
-    if not timed:
-        return DelayLevel(level) if level else None
-    times = [delivery_time_ms(message, position) for position, message in enumerate(messages)]
-    return DeliveryTimes(np.array(times, np.int64))
+    if not (timed or waits):
+        return Delay(level) if level else None
+    time_of = _delay_ms if waits else delivery_time_ms
+    times = [time_of(message, position) for position, message in enumerate(messages)]
+    return Delay(times_ms=np.array(times, np.int64), after_arrival=waits)
 
 
 def _delay_ms(message: Message, position: int) -> int:

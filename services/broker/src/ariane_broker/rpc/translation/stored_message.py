@@ -279,13 +279,6 @@ def message_of_topic(record: bytes, name: str, broker_name: str) -> Message:
     return message_of(replace(fields, topic=topic), broker_name)
 
 
-def position_of(fields: RecordFields | StoredPlace, broker_name: str) -> StoredPosition:
-    """Where and when a message was stored, as a message of the contract."""
-    position = StoredPosition()
-    fill_position(fields, broker_name, position)
-    return position
-
-
 def fill_position(
     fields: RecordFields | StoredPlace, broker_name: str, position: StoredPosition
 ) -> None:
