@@ -196,6 +196,10 @@ class Store:
         """
         return self._appender.append(table, queue_ids, born_host, sequences)
 
+    def append_own(self, topic: str, queue_id: int, body: bytes) -> tuple[int, int]:
+        """Append a record of the broker's own; returns its begin and end. Errors as ``append``."""
+        return self._appender.append_own(topic, queue_id, body)
+
     # Reading.
 
     def read_queue(
@@ -432,9 +436,7 @@ class Store:
     # Keeping.
 
     def flush(self) -> CommitLogOffset:
-        """Make everything appended before the call durable. Any thread.
-
-        One flush serves all callers that wait for it.
+        """Make all that was appended durable; one flush serves all who wait for it. Any thread.
 
         Returns:
             The new ``flushed_offset``.

@@ -121,7 +121,6 @@ def test_a_repeated_acknowledgement_waits_for_the_disk(machine):
             broker_log(played.store, UnconfirmedAtFirst(played.store)),
             played.table,
             played.offsets,
-            now_ms=played.clock.now_ms,
             draw_bytes=played.draw_bytes,
         )
         played.settling = replace(played.settling, log=slow)

@@ -103,7 +103,6 @@ class ReceiveMachine(RuleBasedStateMachine):
             broker_log(self.store, FlushedAtOnce(self.store)),
             self.table,
             self.offsets,
-            now_ms=self.clock.now_ms,
             draw_bytes=self.draw_bytes,
         )
         self.now_ms = now_ms = ReceiveTime(
@@ -209,13 +208,15 @@ class ReceiveMachine(RuleBasedStateMachine):
         )
         now_ms, model = self.clock.now_ms(), self.model
         free = model.open(now_ms)
-        walk, handed, turns = self.hand_outs.walk(order), [], 0
+        counts = self.hand_outs.queue_counts(order)
+        walk, handed, turns = self.hand_outs.walk(counts), [], 0
         while not handed and (queues := walk.take()):
             turns += 1
             assert turns < 1000, "it goes on and on"
             look = self.hand_outs.hand_out(
                 order,
                 {"orders": filter_for(WANTED)},
+                counts,
                 queues,
                 bytes_max=1 << 20,
                 budget=TurnBudget(things),

@@ -1,4 +1,4 @@
-"""Appending a table: the one way into the store."""
+"""Appending tables and records of the broker's own: the one way into the store."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ from ariane_record import RecordTable
 from ariane_record.checksums.crc_algebra import CrcFolder
 from ariane_record.layout import Host
 from ariane_record.names import TIMER_TOPIC
-from ariane_storage.errors import StoreFull
+from ariane_storage.errors import BlockRejected, StoreFull
 from ariane_storage.layout import DISK_SECTOR_BYTES
 from ariane_storage.log.records.fields import Int64s
 from ariane_storage.parts import StoreParts
 from ariane_storage.queues.consume_queue import next_offsets
+from ariane_storage.queues.consume_queue_entry import encoded_entry
 from ariane_storage.queues.record_rows import delay_of
 from ariane_storage.writing.append import IPV4_FIELD_BYTES, Appended, Places, host_field
 from ariane_storage.writing.few_records import FewRecords
+from ariane_storage.writing.own_records import OwnRecords
 from ariane_storage.writing.packed_records import PackedRecords, wide_records
 from ariane_storage.writing.property_check import Sequences
 from ariane_storage.writing.table_check import PARKED_TOPICS, TableLimits, check_table
@@ -33,6 +35,7 @@ class Appender:
         config = parts.config
         self._limits = TableLimits(config.record_bytes_max, parts.log.size_max)
         self._store_field = host_field(config.store_host)
+        self._own_records = OwnRecords(self._store_field)
         self._folder = CrcFolder()
         self._drafts = _DraftMemory()
 
@@ -44,14 +47,7 @@ class Appender:
         sequences: Sequences,
     ) -> Appended:
         """Append a table; see ``Store.append``."""
-        parts = self._parts
-        if not parts.is_open:
-            parts.check_open()
-        parts.guard.check()
-        if parts.full_reason:
-            raise StoreFull(parts.files.root, parts.full_reason)
-        # The clock may go back; timestamps in the log do not.
-        stamp = max(parts.clock.now_ms(), parts.store_timestamp_ms)
+        parts, stamp = self._parts, self._stamp()
         born_field = host_field(born_host)
         hosts = born_field + stamp.to_bytes(8, "big") + self._store_field
         records = self._checked(table, sequences, born_field, hosts)
@@ -79,6 +75,37 @@ class Appender:
         parts.store_timestamp_ms = stamp
         parts.log.write_offset = begin + size
         return Appended(firsts, table.counts, edges, stamp, starts)
+
+    def append_own(self, topic: str, queue_id: int, body: bytes) -> tuple[int, int]:
+        """Append a record of the broker's own; see ``Store.append_own``."""
+        parts, stamp, own = self._parts, self._stamp(), self._own_records
+        size = own.size_bytes(topic, body)
+        if size > self._limits.record_bytes_max:
+            raise BlockRejected(f"larger than {self._limits.record_bytes_max} bytes", 0)
+        try:
+            queue = parts.queues.find_or_make(topic, queue_id)
+            segment, position = parts.log.reserve(size)
+            begin = segment.start + position
+            (queue_offset,) = next_offsets((queue,), (1,))
+            segment.write(position, own.encoded(topic, queue_id, body, queue_offset, begin, stamp))
+        except OSError as error:
+            raise parts.guard.poison(error) from error
+        end = begin + size
+        parts.queues.append_all((queue,), (encoded_entry(begin, size, 0),), (end,))
+        parts.store_timestamp_ms = stamp
+        parts.log.write_offset = end
+        return begin, end
+
+    def _stamp(self) -> int:
+        """The timestamp of what is appended now, if the store takes anything."""
+        parts = self._parts
+        if not parts.is_open:
+            parts.check_open()
+        parts.guard.check()
+        if parts.full_reason:
+            raise StoreFull(parts.files.root, parts.full_reason)
+        # The clock may go back; timestamps in the log do not.
+        return max(parts.clock.now_ms(), parts.store_timestamp_ms)
 
     def _checked(
         self, table: RecordTable, sequences: Sequences, born_field: bytes, hosts: bytes

@@ -71,6 +71,7 @@ def sql_filter(text: str) -> SqlFilter:
         raise filter_expression_invalid(text, error.position, error.reason) from error
 
 
+@lru_cache(maxsize=CONDITIONS_KEPT)
 def filter_for(expression: FilterExpression, *, exact: bool = True) -> Filter | None:
     """The filter of an expression; None if all messages match.
 

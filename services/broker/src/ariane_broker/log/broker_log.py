@@ -138,7 +138,7 @@ class BrokerLog:
         replicas = self._replicas
         if replicas is not None:
             replicas.check()
-        begin = self._monotonic()
+        begin_s = self._monotonic()
         try:
             appended = self.store.append(
                 table, *map(_queue_id_of, queues), born_host=born_host, sequences=sequences
@@ -152,7 +152,7 @@ class BrokerLog:
         self._statistics.count_append(
             len(appended.starts),
             edges[-1] - edges[0],
-            self._monotonic() - begin,
+            self._monotonic() - begin_s,
             batch_count=len(queues),
         )
         listener = self._listeners.get(queues[0].topic)
@@ -171,6 +171,32 @@ class BrokerLog:
             StorageError: Nothing is stored.
         """
         return self.append(encode_block(topic, records), born_host=records[0].born_host)
+
+    def append_own(self, topic: str, body: bytes) -> None:
+        """Append a record of the broker's own to the only queue of a topic that has no listener.
+
+        Args:
+            topic: The topic, one of the system.
+            body: All that the record has.
+
+        Raises:
+            StorageError: Nothing is stored.
+            ServiceError: Replicas prevent the append; nothing is stored.
+        """
+        replicas = self._replicas
+        if replicas is not None:
+            replicas.check()
+        begin_s = self._monotonic()
+        try:
+            begin, end = self.store.append_own(topic, SYSTEM_QUEUE_ID, body)
+        except StoreFull as error:
+            self._keeping.refused(error.reason)
+            raise
+        self._statistics.count_append(1, end - begin, self._monotonic() - begin_s)
+        self._arrivals.appended((QueueKey(topic, SYSTEM_QUEUE_ID),), (end,))
+        self._keeping.appended(end)
+        if replicas is not None:
+            replicas.appended()
 
     async def promised(self, end: int | None = None) -> AcknowledgedLevel:
         """Wait until the promise holds for the log before an offset.

@@ -255,7 +255,7 @@ class Settling:
 
 
 def _events(
-    kind: EventKind,
+    kind: int,
     group: str,
     queue: QueueKey,
     offsets: Int64s,

@@ -106,20 +106,8 @@ def state_room(environment: Environment, log: LogRoom) -> StateRoom:
         saved_suspicions,
         epochs,
         receiving,
-        _receive_log(environment, log, receiving, offsets),
+        ReceiveLog(log.broker_log, receiving, offsets, draw_bytes=environment.chance.randbytes),
         StreamQueries(now_ms=now_ms),
-    )
-
-
-def _receive_log(
-    environment: Environment, log: LogRoom, receiving: ReceiveTable, offsets: ConsumerOffsets
-) -> ReceiveLog:
-    return ReceiveLog(
-        log.broker_log,
-        receiving,
-        offsets,
-        now_ms=environment.clock.now_ms,
-        draw_bytes=environment.chance.randbytes,
     )
 
 

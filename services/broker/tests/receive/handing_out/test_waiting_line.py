@@ -31,10 +31,13 @@ class Queues:
         self.looks = []
         self.lines = WaitingLines(self, self.held, None)
 
-    def walk(self, order):
-        return QueueWalk({"orders": COUNT}, 0)
+    def queue_counts(self, order):
+        return {"orders": COUNT}
 
-    def hand_out(self, order, filters, queues, *, bytes_max, budget):
+    def walk(self, counts):
+        return QueueWalk(counts, 0)
+
+    def hand_out(self, order, filters, counts, queues, *, bytes_max, budget):
         assert len(queues) <= budget.things
         self.looks.append([queue.queue_id for queue in queues])
         budget.count_queues(len(queues))

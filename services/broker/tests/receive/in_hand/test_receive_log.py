@@ -20,8 +20,8 @@ class Log:
         self.promise = asyncio.Event()
         self.failure = None
 
-    def append_records(self, _topic, records):
-        self.events += [event for each in records for event in decode_events(each.body)]
+    def append_own(self, _topic, body):
+        self.events += decode_events(body)
 
     async def promised(self):
         self.waits += 1
@@ -45,7 +45,6 @@ def receive_log(log, table):
         log,
         table,
         ConsumerOffsets(now_ms=lambda: 7),
-        now_ms=lambda: 7,
         draw_bytes=lambda count: bytes([5]) * count,
     )
 

@@ -42,7 +42,6 @@ from ariane_record.layout import (
 from ariane_record.single.addresses import ip_text
 from ariane_record.single.counted_topic import counted_topic
 from ariane_record.single.message import (
-    EMPTY_HOST,
     RecordFields,
     check_checksums,
     find_spans,
@@ -154,21 +153,6 @@ def copied_bytes(topic: str, copy: RecordCopy) -> int:
     return beside + len(copy.body) + len(copy.properties)
 
 
-def lone_body(body: bytes, born_timestamp_ms: int) -> RecordCopy:
-    """The parts of a record of the system that has a body and nothing beside it."""
-    return RecordCopy(
-        body,
-        masked_crc32(body),
-        b"",
-        0,
-        0,
-        born_timestamp_ms,
-        EMPTY_HOST,
-        attempts=0,
-        half_offset=0,
-    )
-
-
 def encode_block(topic: str, messages: Sequence[RecordFields | RecordCopy]) -> RecordTable:
     """A table of one row of decoded messages: of retried and redriven ones.
 
@@ -243,7 +227,7 @@ def copied_rows(rows: Sequence[tuple[str, Sequence[RecordCopy]]]) -> RecordTable
             of_length = length.to_bytes(2, "big")
             parts += (header, body, counted, of_length, properties, EMPTY_CRC_PROPERTY)
             key_count, code = 0, 0
-            if properties:  # Records of the system have none, and are written one by one.
+            if properties:
                 found = index_keys(_find_unique_id(properties), _keys_of(properties))
                 key_count, code = len(found), tag_code(_find_tag(properties))
                 keys += found

@@ -25,6 +25,7 @@ from ariane_record.layout import (
 )
 from ariane_record.priority import priority_of
 from ariane_record.single.compression import original_body
+from ariane_record.single.counted_topic import counted_topic as counted_topic_of
 from ariane_record.single.message import find_spans, split_keys
 from ariane_record.single.message_id import encode_offset_message_id
 from ariane_record.single.properties import decode_properties, property_finder
@@ -225,12 +226,15 @@ def compressed_view(
     return view
 
 
-def iter_messages(records: ByteBuffer, sizes: NDArray[np.integer[Any]]) -> Iterator[MessageView]:
+def iter_messages(
+    records: ByteBuffer, sizes: NDArray[np.integer[Any]], topic: str = ""
+) -> Iterator[MessageView]:
     """The messages of contiguous records, about 0.8 us each.
 
     Args:
         records: The records; anything but ``bytes`` is copied once.
         sizes: Bytes of each, an integer[count].
+        topic: The topic that the first one likely has; it costs less then.
 
     Raises:
         RecordCorrupted: A record is malformed. Checksums are not compared.
@@ -240,8 +244,10 @@ def iter_messages(records: ByteBuffer, sizes: NDArray[np.integer[Any]]) -> Itera
     record_sizes: list[int] = sizes.tolist()
     if sum(record_sizes) != len(records):
         raise RecordCorrupted(f"{sum(record_sizes)} bytes announced, {len(records)} are there")
-    topic = ""
     counted_topic = b""
+    if topic:
+        magic, counted_name = counted_topic_of(topic)
+        counted_topic = counted_name if magic == MAGIC_V1 else b""
     start = 0
     for position, size in enumerate(record_sizes):
         end = start + size

@@ -93,19 +93,15 @@ class HandOuts:
             counts[retries] = config.read_queue_count
         return counts
 
-    def walk(self, order: ReceiveOrder) -> QueueWalk:
-        """All queues that an order may be served from.
-
-        Raises:
-            ServiceError: As ``queue_counts``.
-        """
-        counts = self.queue_counts(order)
+    def walk(self, counts: Mapping[str, int]) -> QueueWalk:
+        """All queues that an order may be served from, by their numbers."""
         return QueueWalk(counts, self._draw(max(1, sum(counts.values()))))
 
     def hand_out(
         self,
         order: ReceiveOrder,
         filters: Mapping[str, Filter | None],
+        counts: Mapping[str, int],
         queues: Sequence[QueueKey],
         *,
         bytes_max: int,
@@ -116,20 +112,20 @@ class HandOuts:
         Args:
             order: The order, defaults filled in.
             filters: The filter of each topic; None: all messages.
+            counts: What ``queue_counts`` says of the order in this turn.
             queues: The queues to look at, in this order, no more than the budget has things; those
                 that do not exist any more have nothing.
             bytes_max: Bytes of records at most, but always one message.
             budget: What this turn may examine, not spent yet.
 
         Raises:
-            ServiceError: As ``queue_counts``; GROUP_NOT_FOUND, GROUP_PAUSED.
+            ServiceError: GROUP_NOT_FOUND, GROUP_PAUSED.
             StorageError: Nothing is handed out.
             BytesCold: Nothing is handed out: all that is ready is on the disk.
         """
         group = self._groups.get(order.group)
         if not group.consume_enabled:
             raise group_paused(order.group)  # Also for who began to wait before.
-        counts = self.queue_counts(order)
         queues = [queue for queue in queues if queue[1] < counts.get(queue[0], 0)]
         ends = self._store.copying.deleted_topic_ends
         if ends:

@@ -32,10 +32,9 @@ _NO_OFFSETS: Final = np.empty(0, np.int64)
 _NO_SIZES: Final = np.empty(0, np.int32)
 
 
-# Never changed; not frozen, because making it would take more than twice as long.
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReceiveOrder:
-    """The order of a client."""
+    """The order of a client, which mostly repeats it: calls share it."""
 
     group: str
     """Its consumer group."""
@@ -51,8 +50,6 @@ class ReceiveOrder:
     """Their invisible time."""
     hold_seconds: float = 0.0
     """How long to hold the call while there are no messages."""
-    hold_seconds_max: float | None = None
-    """The hold time that the call's deadline allows; None: no limit."""
     by_priority: bool = False
     """Whether messages of higher priority are handed out first."""
     several_of_a_group: bool = False
@@ -124,14 +121,10 @@ def checked_order(order: ReceiveOrder, count_max: int = COUNT_MAX) -> ReceiveOrd
     if not 0 <= order.hold_seconds <= HOLD_SECONDS_MAX:
         rule = f"must be at most {HOLD_SECONDS_MAX:.0f} s"
         raise field_invalid("order.hold_duration", rule, f"{order.hold_seconds:.0f} s")
-    hold_seconds = order.hold_seconds
-    if order.hold_seconds_max is not None:
-        hold_seconds = min(hold_seconds, order.hold_seconds_max)
-    if order.count_max and order.size_bytes_max and hold_seconds == order.hold_seconds:
+    if order.count_max and order.size_bytes_max:
         return order
     return replace(
         order,
         count_max=order.count_max or COUNT_DEFAULT,
         size_bytes_max=order.size_bytes_max or SIZE_BYTES_DEFAULT,
-        hold_seconds=hold_seconds,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, NamedTuple, TypeAlias
 
@@ -69,14 +69,14 @@ class Receiving:
             StorageError: Nothing is handed out.
         """
         filters = {topic: filter_for(each) for topic, each in order.filters.items()}
-        self.hand_outs.queue_counts(order)
+        counts = self.hand_outs.queue_counts(order)
         if not (self.log.is_secured and self.group_changes.may_receive(order.group)):
             return self._receive_first(order, lease)
         self.clients.check_receive(order.group, order.client_id, order.filters, order.hold_seconds)
         self._check_nobody_owns(order.group)
         if order.attempt_id:
             return self._receive_attempt(order, filters, lease)
-        return self._look(_Asked(order, filters, lease))
+        return self._look(_Asked(order, filters, lease), counts)
 
     async def _receive_first(self, order: ReceiveOrder, lease: AnswerLease) -> list[HandedOut]:
         """Receive for a group that may be new, or before the secret of receipts is safe."""
@@ -96,18 +96,22 @@ class Receiving:
     async def _receive(
         self, order: ReceiveOrder, filters: Filters, lease: AnswerLease
     ) -> list[HandedOut]:
-        handed = self._look(_Asked(order, filters, lease))
+        counts = self.hand_outs.queue_counts(order)
+        handed = self._look(_Asked(order, filters, lease), counts)
         return handed if isinstance(handed, list) else await handed
 
-    def _look(self, asked: _Asked) -> _Received:
-        """Hand out what the first queues have; else look at the others, then wait."""
+    def _look(self, asked: _Asked, counts: Mapping[str, int]) -> _Received:
+        """Hand out what the first queues have; else look at the others, then wait.
+
+        ``counts`` are those of this turn.
+        """
         order, lease = asked.order, asked.lease
         self.lines.serve(order.group)  # Calls that wait already are served first.
-        walk = self.hand_outs.walk(order)
+        walk = self.hand_outs.walk(counts)
         queues, look = walk.take(), None
         granted = lease.take_at_once(order.size_bytes_max) if queues else 0
         if granted:
-            look = self._look_at(queues, asked, granted)
+            look = self._look_at(queues, asked, counts, granted)
             if isinstance(look, Look) and look.handed:
                 return look.handed
         return self._look_on(asked, walk, queues, look)
@@ -143,7 +147,7 @@ class Receiving:
                 handed, again = await line.wait(lane, order, filters, lease, remaining)
                 if handed or not again:
                     return handed
-                walk = self.hand_outs.walk(order)
+                walk = self.hand_outs.walk(self.hand_outs.queue_counts(order))
         finally:
             self.lines.leave(order.group, line, lane)
 
@@ -159,7 +163,8 @@ class Receiving:
             await asyncio.sleep(0)
             granted = await asked.lease.take(order.size_bytes_max)
             line.serve()  # As above.
-            look = self._look_at(queues, asked, granted)
+            counts = self.hand_outs.queue_counts(order)
+            look = self._look_at(queues, asked, counts, granted)
             if isinstance(look, BytesCold):
                 await self.cold_reads.fetch(order.group, look, order.group)
                 walk.put_first(queues)
@@ -170,12 +175,19 @@ class Receiving:
             walk.put_back(look.left)
         return []
 
-    def _look_at(self, queues: list[QueueKey], asked: _Asked, granted: int) -> Look | BytesCold:
+    def _look_at(
+        self, queues: list[QueueKey], asked: _Asked, counts: Mapping[str, int], granted: int
+    ) -> Look | BytesCold:
         """One look, or what it has not found in memory."""
         used = 0
         try:
             look = self.hand_outs.hand_out(
-                asked.order, asked.filters, queues, bytes_max=granted, budget=TurnBudget()
+                asked.order,
+                asked.filters,
+                counts,
+                queues,
+                bytes_max=granted,
+                budget=TurnBudget(),
             )
             used = sum([out.size_bytes for out in look.handed])
         except BytesCold as cold:

@@ -130,7 +130,12 @@ class WaitingLine:
         if granted:
             try:
                 look = self._hand_outs.hand_out(
-                    waiter.order, waiter.filters, queues, bytes_max=granted, budget=budget
+                    waiter.order,
+                    waiter.filters,
+                    self._hand_outs.queue_counts(waiter.order),
+                    queues,
+                    bytes_max=granted,
+                    budget=budget,
                 )
                 waiter.served, left = look.handed, look.left
                 used = sum(out.size_bytes for out in waiter.served)

@@ -27,7 +27,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
-from enum import IntEnum
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -35,29 +34,37 @@ from numpy.typing import NDArray
 
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.receive.in_hand.ranges import Ranges
-from ariane_record.single.record_copy import RecordCopy, lone_body
 
 _HEAD: Final = struct.Struct("<iBBHHHiiiqqq")
+_INT64: Final = np.dtype("<i8")
+_INT32: Final = np.dtype("<i4")
 _NO_QUEUE: Final = QueueKey("", 0)
 _NO_RANGES: Final = np.empty((0, 2), np.int64)
 _NO_ATTEMPTS: Final = np.empty(0, np.int32)
 
 
-class EventKind(IntEnum):
-    """The kind of an event; the table above explains each."""
+class EventKind:
+    """The kind of an event; the table above explains each.
 
-    BEGIN = 1
-    HAND = 2
-    SETTLE = 3
-    HIDE = 4
-    FLOOR = 5
-    SECRET = 6
-    SHIFT = 7
-    FORGET = 8
+    Plain numbers, as the marks: each receive compares some, and to name a member of an enumeration
+    is a call in Python 3.11.
+    """
+
+    BEGIN: Final = 1
+    HAND: Final = 2
+    SETTLE: Final = 3
+    HIDE: Final = 4
+    FLOOR: Final = 5
+    SECRET: Final = 6
+    SHIFT: Final = 7
+    FORGET: Final = 8
+
+
+_KINDS: Final = range(EventKind.BEGIN, EventKind.FORGET + 1)
 
 
 class EventFlag:
-    """Marks of an event: plain numbers, because each receive sets and tests some."""
+    """Marks of an event."""
 
     NONE: Final = 0
     PASSED: Final = 1
@@ -69,7 +76,7 @@ class EventFlag:
 class ReceiveEvent(NamedTuple):
     """One change; its kind determines which fields count."""
 
-    kind: EventKind
+    kind: int
     """The kind."""
     group: str = ""
     """The consumer group."""
@@ -109,16 +116,11 @@ def decode_events(body: bytes) -> Iterator[ReceiveEvent]:
         yield event
 
 
-def event_record(events: Iterable[ReceiveEvent], now_ms: int) -> RecordCopy:
-    """The record that stores events."""
-    return lone_body(encode_events(events), now_ms)
-
-
 def _encoded(event: ReceiveEvent) -> bytes:
     group, topic = event.group.encode(), event.queue.topic.encode()
     names = group + topic + event.holder
-    ranges = event.ranges.astype("<i8", copy=False).tobytes()
-    attempts = event.attempts.astype("<i4", copy=False).tobytes()
+    ranges = event.ranges.astype(_INT64, copy=False).tobytes()
+    attempts = event.attempts.astype(_INT32, copy=False).tobytes()
     head = _HEAD.pack(
         _HEAD.size + len(names) + len(ranges) + len(attempts),
         event.kind,
@@ -151,9 +153,11 @@ def _decoded(body: bytes, begin: int) -> tuple[ReceiveEvent, int]:
     end = attempts_at + 4 * attempt_count
     if end != begin + size or end > len(body):
         raise ValueError(f"the event at byte {begin} is not as long as it says")
+    if kind not in _KINDS:
+        raise ValueError(f"the event at byte {begin} is of no kind: {kind}")
     ranges = np.frombuffer(body, "<i8", 2 * range_count, ranges_at).reshape(-1, 2)
     event = ReceiveEvent(
-        EventKind(kind),
+        kind,
         body[begin + _HEAD.size : topic_at].decode(),
         QueueKey(body[topic_at:holder_at].decode(), queue_id),
         flags,

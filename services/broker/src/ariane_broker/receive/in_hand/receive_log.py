@@ -9,7 +9,7 @@ from ariane_broker.log.broker_log import BrokerLog
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.receive.in_hand.queue_window import QueueWindow
 from ariane_broker.receive.in_hand.receipts import SECRET_BYTES
-from ariane_broker.receive.in_hand.receive_events import EventKind, ReceiveEvent, event_record
+from ariane_broker.receive.in_hand.receive_events import EventKind, ReceiveEvent, encode_events
 from ariane_broker.receive.in_hand.receive_table import ReceiveTable
 from ariane_broker.topics.system_topics import RECEIVE_TOPIC
 
@@ -23,14 +23,12 @@ class ReceiveLog:
         table: ReceiveTable,
         offsets: ConsumerOffsets,
         *,
-        now_ms: Callable[[], int],
         draw_bytes: Callable[[int], bytes],
     ) -> None:
         """``draw_bytes`` returns this many random bytes that cannot be guessed."""
         self._log = log
         self._table = table
         self._offsets = offsets
-        self._now_ms = now_ms
         self._draw_bytes = draw_bytes
         self._secret_is_fresh = False
 
@@ -62,7 +60,7 @@ class ReceiveLog:
             secret = ReceiveEvent(EventKind.SECRET, holder=self._draw_bytes(SECRET_BYTES))
             events = [secret, *events]
             self._secret_is_fresh = True
-        self._log.append_records(RECEIVE_TOPIC, [event_record(events, self._now_ms())])
+        self._log.append_own(RECEIVE_TOPIC, encode_events(events))
         for event in events:
             self._table.apply(event)
 

@@ -139,9 +139,9 @@ class ReceiveTable(SnapshotState):
         """Apply one change, in the order of the log; return its window, if it is of one."""
         self.change_count += 1
         if event.kind >= EventKind.SECRET:  # Of no window.
-            if event.kind is EventKind.SECRET:
+            if event.kind == EventKind.SECRET:
                 self.secret = event.holder
-            elif event.kind is EventKind.SHIFT:
+            elif event.kind == EventKind.SHIFT:
                 self._shift(event.until_ms)
             else:
                 self._forget_of(event.group, event.queue.topic)
@@ -149,7 +149,7 @@ class ReceiveTable(SnapshotState):
         group, queue = event.group, event.queue
         self._in_use[group, queue] = None
         windows = self._windows.setdefault(group, {}).setdefault(queue.topic, {})
-        if event.kind is EventKind.BEGIN:
+        if event.kind == EventKind.BEGIN:
             windows[queue.queue_id] = QueueWindow(event.offset, event.serial)
         window = windows.get(queue.queue_id)
         if window is None:
@@ -269,18 +269,18 @@ class ReceiveTable(SnapshotState):
                 window.shift(span_ms)
 
     def _change(self, window: QueueWindow, event: ReceiveEvent) -> None:
-        if event.kind is EventKind.FLOOR:
+        if event.kind == EventKind.FLOOR:
             window.raise_floor(event.offset)
-        elif event.kind is EventKind.SETTLE:
+        elif event.kind == EventKind.SETTLE:
             window.settle(offsets_of(event.ranges))
-        elif event.kind is EventKind.HIDE:
+        elif event.kind == EventKind.HIDE:
             window.hide(
                 offsets_of(event.ranges),
                 event.until_ms,
                 given_back=bool(event.flags & EventFlag.GIVEN_BACK),
                 holder=self._number_of(event.holder.decode()),
             )
-        elif event.kind is EventKind.HAND:
+        elif event.kind == EventKind.HAND:
             self._last_serial = max(self._last_serial, event.serial)
             window.hand(
                 offsets_of(event.ranges),

@@ -16,7 +16,6 @@ from ariane_broker.receive.handing_out.receive_order import (
     COUNT_MAX,
     PLAIN_COUNT_MAX,
     HandedOut,
-    checked_order,
 )
 from ariane_broker.receive.in_hand.receipts import Receipt
 from ariane_broker.receive.room import ReceiveRoom
@@ -63,8 +62,8 @@ class ReceiveServicer(ReceiveServiceServicer):
         self, request: receive_pb.ReceiveMessagesRequest, context: aio.ServicerContext[Any, Any]
     ) -> AsyncIterator[receive_pb.ReceiveMessagesResponse]:
         """Receive plain messages."""
-        order = receive_order(request.order, hold_seconds_max=hold_seconds_max(context))
-        order = checked_order(order, PLAIN_COUNT_MAX)
+        hold_seconds = hold_seconds_max(context)
+        order = receive_order(request.order, PLAIN_COUNT_MAX, hold_seconds_max=hold_seconds)
         handed = self._room.receiving.receive(order, lease_of(self._answers, context))
         if not isinstance(handed, list):
             handed = await handed
@@ -77,8 +76,8 @@ class ReceiveServicer(ReceiveServiceServicer):
         self, request: receive_pb.ReceiveRecordsRequest, context: aio.ServicerContext[Any, Any]
     ) -> bytes | Awaitable[bytes]:
         """Receive packed records; without a wait if there are some."""
-        order = receive_order(request.order, hold_seconds_max=hold_seconds_max(context))
-        order = checked_order(order, COUNT_MAX)
+        hold_seconds = hold_seconds_max(context)
+        order = receive_order(request.order, COUNT_MAX, hold_seconds_max=hold_seconds)
         handed = self._room.receiving.receive(order, lease_of(self._answers, context))
         if isinstance(handed, list):
             return self._packed(handed, order.group)

@@ -7,7 +7,10 @@ are appended to the other fields, which the generated class encodes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import lru_cache
 from struct import Struct
+from types import MappingProxyType
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -21,6 +24,7 @@ from ariane_broker.receive.handing_out.receive_order import (
     INVISIBLE_MS_MAX,
     HandedOut,
     ReceiveOrder,
+    checked_order,
 )
 from ariane_broker.receive.in_hand.ranges import INT64_MAX, Ranges, apart
 from ariane_broker.receive.in_hand.receipts import (
@@ -55,6 +59,10 @@ ANSWER_BYTES: Final = 1 << 20
 HANDLES_MAX: Final = 4096
 SETTLEMENTS_MAX: Final = 8192
 
+_ORDERS_KEPT: Final = 4096
+_ORDER_BYTES_KEPT: Final = 512
+"""Clients repeat their orders with each call: usual ones are not decoded again."""
+
 _Piece: TypeAlias = bytes | memoryview
 
 _INT32: Final = np.dtype("<i4")
@@ -67,17 +75,28 @@ _RECORDS: Final = varint(length_tag(receive_pb.ReceivedRecords.RECORDS_FIELD_NUM
 
 
 def receive_order(
-    order: receive_pb.ReceiveOrder, *, hold_seconds_max: float | None
+    order: receive_pb.ReceiveOrder, count_max: int, *, hold_seconds_max: float | None
 ) -> ReceiveOrder:
-    """The order of a client.
+    """The order of a client, checked and with its defaults.
 
     Args:
         order: Its message.
+        count_max: The most messages that it may ask for.
         hold_seconds_max: The hold time that the call's deadline allows.
 
     Raises:
         ServiceError: FIELD_INVALID.
     """
+    octets = order.SerializeToString()
+    is_repeated = not order.attempt_id and len(octets) <= _ORDER_BYTES_KEPT
+    decoded = (_kept_order if is_repeated else _decoded_order)(octets, count_max)
+    if hold_seconds_max is None or decoded.hold_seconds <= hold_seconds_max:
+        return decoded
+    return replace(decoded, hold_seconds=hold_seconds_max)
+
+
+def _decoded_order(octets: bytes, count_max: int) -> ReceiveOrder:
+    order = receive_pb.ReceiveOrder.FromString(octets)
     filters = filters_of(order.subscriptions)
     if len(filters) < len(order.subscriptions):
         raise field_invalid("order.subscriptions", "must be of different topics")
@@ -85,19 +104,22 @@ def receive_order(
     if order.HasField("invisible_duration"):
         invisible_s = seconds_of(order.invisible_duration, "order.invisible_duration")
         invisible_ms = round(invisible_s * 1000)
-    return ReceiveOrder(
+    decoded = ReceiveOrder(
         group=order.consumer_group,
-        filters=filters,
+        filters=MappingProxyType(filters),
         client_id=order.client_id,
         count_max=order.message_count_max,
         size_bytes_max=order.size_bytes_max,
         invisible_ms=invisible_ms,
         hold_seconds=seconds_of(order.hold_duration, "order.hold_duration"),
-        hold_seconds_max=hold_seconds_max,
         by_priority=order.by_priority,
         several_of_a_group=order.several_of_a_group,
         attempt_id=order.attempt_id,
     )
+    return checked_order(decoded, count_max)
+
+
+_kept_order = lru_cache(maxsize=_ORDERS_KEPT)(_decoded_order)
 
 
 def plain_answers(
