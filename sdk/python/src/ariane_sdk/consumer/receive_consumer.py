@@ -23,13 +23,13 @@ from ariane_sdk.client.session import new_client_id
 from ariane_sdk.client.stateless_client import CALL_TIMEOUT_S, StatelessClient
 from ariane_sdk.client.telemetry import Telemetry
 from ariane_sdk.consumer.group.consumer_plan import filters_of
-from ariane_sdk.consumer.receiving.asking import is_held
+from ariane_sdk.consumer.receiving.asking import Asking, is_held
 from ariane_sdk.consumer.receiving.fetched import Fetched
 from ariane_sdk.consumer.receiving.idle_return import IdleReturn
 from ariane_sdk.consumer.receiving.invisible_span import check_span
 from ariane_sdk.consumer.receiving.listening import Listening, Listens
 from ariane_sdk.consumer.receiving.message_listener import MessageListener, of_one
-from ariane_sdk.consumer.receiving.receive_calls import duration_of
+from ariane_sdk.consumer.receiving.receive_calls import ANSWER_BYTES_MAX, duration_of
 from ariane_sdk.consumer.receiving.receiving_member import ReceivingMember
 from ariane_sdk.errors import ArianeError, DeadlinePassed, IllegalArgument
 from ariane_sdk.message import ReceivedMessage
@@ -45,9 +45,6 @@ if TYPE_CHECKING:
 
 RECEIVE_COUNT_DEFAULT: Final = 32
 RECEIVE_S: Final = 15.0
-ANSWER_BYTES_MAX: Final = 4 << 20
-"""Bytes of records in one answer: more than a broker's default of 1 MiB, because each answer is
-recorded and settled by itself."""
 
 
 class ReceiveConsumer(StatelessClient):
@@ -229,26 +226,10 @@ class ReceiveConsumer(StatelessClient):
         """
         checked_count("count_max", count_max)
         check_timeout(timeout_s)
-        self._idle.end()
-        member = self._member
-        end_s = self._clock.monotonic_s() + timeout_s
-        while not (self._keeps or self._fetched) and (broker := member.only()) is not None:
-            found = await member.only_broker.batch(broker, count_max, timeout_s, self._fetched)
-            if found:
-                return found
-            timeout_s = max(0.0, end_s - self._clock.monotonic_s())
-            if found is None:
-                break
-            if timeout_s == 0:
-                return found
-        return await self._batch_of_any(count_max, timeout_s)
-
-    async def _batch_of_any(self, count_max: int, timeout_s: float) -> list[ReceivedMessage]:
+        if self._keeps:
+            self._idle.end()
         try:
-            async with aclosing(self._batches(count_max, timeout_s)) as batches:
-                async for batch in batches:
-                    return batch
-            return []
+            return await self._asking(count_max, timeout_s).one()
         finally:
             if self._keeps and self._fetched:
                 # Brokers would keep it invisible although the application does not ask for it.
@@ -270,7 +251,7 @@ class ReceiveConsumer(StatelessClient):
             RecordDamaged: The records from a broker cannot be decoded.
         """
         checked_count("count_max", count_max)
-        async with aclosing(self._batches(count_max, None)) as batches:
+        async with aclosing(self._asking(count_max, None).batches()) as batches:
             async for batch in batches:
                 yield batch
                 del batch
@@ -302,8 +283,8 @@ class ReceiveConsumer(StatelessClient):
         checked_count("count_max", count_max)
         left: list[ReceivedMessage] = []
         try:
-            fetching = self._batches(count_max, None, keep_invisible=keep_invisible)
-            async with aclosing(fetching) as batches:
+            asking = self._asking(count_max, None, keep_invisible=keep_invisible)
+            async with aclosing(asking.batches()) as batches:
                 async for batch in batches:
                     left = batch[::-1]
                     while left and self.is_held(left[-1]):
@@ -462,10 +443,10 @@ class ReceiveConsumer(StatelessClient):
         kept = sum(map(len, self._fetched.kept))
         return {"consumes": "receives, owns no queues", "messages_kept": str(kept)}
 
-    def _batches(
+    def _asking(
         self, count_max: int, timeout_s: float | None, *, keep_invisible: bool = False
-    ) -> AsyncGenerator[list[ReceivedMessage]]:
-        """Batches of all brokers as they arrive.
+    ) -> Asking:
+        """Ask all brokers for batches.
 
         Args:
             count_max: Messages of a batch.
@@ -473,11 +454,12 @@ class ReceiveConsumer(StatelessClient):
             keep_invisible: Whether brokers keep them invisible, also against the consumer's
                 setting.
         """
-        keeps = self._keeps or keep_invisible
-        asking = self._member.asking(
-            self._fetched, count_max=count_max, timeout_s=timeout_s, keeps=keeps
+        return self._member.asking(
+            self._fetched,
+            count_max=count_max,
+            timeout_s=timeout_s,
+            keeps=self._keeps or keep_invisible,
         )
-        return asking.batches()
 
 
 def _held_until_s(messages: Sequence[ReceivedMessage]) -> float:

@@ -21,7 +21,8 @@ from ariane.broker.v1.receive_service_pb2 import (
     DESCRIPTOR as RECEIVE,
 )
 from ariane.broker.v1.receive_service_pb2 import (
-    ReceiveRecordsRequest,
+    SettleRecordsRequest,
+    SettleRecordsResponse,
 )
 from ariane.broker.v1.receive_service_pb2_grpc import ReceiveServiceStub
 from ariane.broker.v1.retry_service_pb2_grpc import RetryServiceStub
@@ -100,13 +101,17 @@ _APPEND_RECORDS: Final = f"/{SEND.services_by_name['SendService'].full_name}/App
 _UPDATE_TRANSACTIONS: Final = (
     f"/{TRANSACTION.services_by_name['TransactionService'].full_name}/UpdateTransactions"
 )
-_RECEIVE_RECORDS: Final = f"/{RECEIVE.services_by_name['ReceiveService'].full_name}/ReceiveRecords"
+_RECEIVE_SERVICE: Final = RECEIVE.services_by_name["ReceiveService"].full_name
+_RECEIVE_RECORDS: Final = f"/{_RECEIVE_SERVICE}/ReceiveRecords"
+_SETTLE_RECORDS: Final = f"/{_RECEIVE_SERVICE}/SettleRecords"
 _CODECS: Final[Mapping[str, tuple[_Encode | None, _Decode | None]]] = {
     _APPEND_RECORDS: (None, AppendRecordsResponse.FromString),
     _UPDATE_TRANSACTIONS: (None, UpdateTransactionsResponse.FromString),
-    _RECEIVE_RECORDS: (ReceiveRecordsRequest.SerializeToString, None),
+    _RECEIVE_RECORDS: (None, None),
+    _SETTLE_RECORDS: (SettleRecordsRequest.SerializeToString, SettleRecordsResponse.FromString),
 }
-"""The methods whose requests or answers this client encodes itself."""
+"""The methods that have no stub: this client encodes their requests or answers itself, or calls
+them for each message."""
 
 ACTING_KEY: Final = "x-ariane-acting-for"
 """Metadata key: the user for whom a member of the cluster makes a call."""
@@ -304,11 +309,18 @@ class Connections:
         """The pull service of a broker."""
         return self._stub(PullServiceStub, address)
 
-    def receive_records(
-        self, address: str, request: ReceiveRecordsRequest, timeout_s: float
-    ) -> Call[bytes]:
-        """Receive records of a broker; the answer comes as bytes, to decode without a copy."""
+    def receive_records(self, address: str, request: bytes, timeout_s: float) -> Call[bytes]:
+        """Receive records of a broker, by an encoded request; so comes the answer."""
         call: Call[bytes] = self._method(address, _RECEIVE_RECORDS)(request, timeout=timeout_s)
+        return call
+
+    def settle_records(
+        self, address: str, request: SettleRecordsRequest, timeout_s: float
+    ) -> Call[SettleRecordsResponse]:
+        """Settle records of a broker."""
+        call: Call[SettleRecordsResponse] = self._method(address, _SETTLE_RECORDS)(
+            request, timeout=timeout_s
+        )
         return call
 
     def receiving(self, address: str) -> ReceiveServiceAsyncStub:

@@ -123,7 +123,7 @@ class Routes:
         A route that is kept although no name server has it any longer, for example of a topic
         that a new primary lacks, may name old addresses of brokers.
         """
-        known = [self.known[topic] for topic in topics if topic in self.known]
+        known = list(filter(None, map(self.known.get, topics)))
         if len(known) > 1:
             known.sort(key=lambda each: -self._confirmed_s.get(each.topic, 0.0))
         return known

@@ -9,7 +9,13 @@ from ariane.broker.v1.client_service_pb2_grpc import (
     ClientServiceServicer,
     add_ClientServiceServicer_to_server,
 )
+from ariane.broker.v1.offset_service_pb2 import GetConsumerOffsetsResponse, QueueConsumerOffset
+from ariane.broker.v1.offset_service_pb2_grpc import (
+    OffsetServiceServicer,
+    add_OffsetServiceServicer_to_server,
+)
 from ariane.broker.v1.receive_service_pb2 import (
+    KeepInvisibleResponse,
     ReceiveRecordsResponse,
     SettledRecords,
     SettleRecordsResponse,
@@ -21,12 +27,13 @@ from ariane.broker.v1.receive_service_pb2_grpc import (
 from sdk.python.tests.consumer.receiving.test_asking import encoded
 
 
-class ReceivingBroker(ReceiveServiceServicer, ClientServiceServicer):
+class ReceivingBroker(ReceiveServiceServicer, ClientServiceServicer, OffsetServiceServicer):
     """Gives messages while there are some; holds calls then, until it is told to answer."""
 
     def __init__(self, count):
         self.left = list(range(count))
-        self.settled = 0
+        self.settled = self.kept = 0
+        self.address = ""
         self.calls = 0
         self.held = asyncio.Event()
         """A call is held."""
@@ -53,6 +60,17 @@ class ReceivingBroker(ReceiveServiceServicer, ClientServiceServicer):
         self.settled += len(request.settlements)
         return SettleRecordsResponse(results=[SettledRecords()] * len(request.settlements))
 
+    async def KeepInvisible(self, request, context):  # noqa: N802 - the contract's name.
+        self.kept += len(request.receipts)
+        return KeepInvisibleResponse()
+
+    async def GetConsumerOffsets(self, request, context):  # noqa: N802 - the contract's name.
+        offsets = [
+            QueueConsumerOffset(topic=each.topic, queue_id=each.queue_id, queue_offset=0)
+            for each in request.queues
+        ]
+        return GetConsumerOffsetsResponse(offsets=offsets)
+
     async def Attach(self, requests, context):  # noqa: N802 - the contract's name.
         yield AttachResponse(accepted=AttachAccepted())
         async for _ in requests:
@@ -60,14 +78,18 @@ class ReceivingBroker(ReceiveServiceServicer, ClientServiceServicer):
 
 
 @asynccontextmanager
-async def receiving_broker(world, count):
-    """The only broker of topic ``jobs``."""
+async def receiving_broker(world, count, name="broker-a"):
+    """A broker of topic ``jobs``, beside those that the route has already."""
     broker, server = ReceivingBroker(count), ariane_wire.server()
     add_ReceiveServiceServicer_to_server(broker, server)
     add_ClientServiceServicer_to_server(broker, server)
+    add_OffsetServiceServicer_to_server(broker, server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
-    world.name_server.set_route("jobs", {"broker-a": f"127.0.0.1:{port}"})
+    route = world.name_server.routes.get("jobs")
+    addresses = {each.broker_name: each.addresses[0] for each in route.brokers} if route else {}
+    broker.address = f"127.0.0.1:{port}"
+    world.name_server.set_route("jobs", addresses | {name: broker.address})
     try:
         yield broker
     finally:

@@ -1,6 +1,7 @@
 """Asking for messages: what is fetched ahead, and what becomes of it in the end."""
 
 import asyncio
+import math
 import sys
 from contextlib import aclosing
 
@@ -14,10 +15,11 @@ from ariane.broker.v1.receive_service_pb2 import (
 )
 from ariane_record import RecordFields, encode_record
 from ariane_sdk.consumer.receiving import asking as _asking
-from ariane_sdk.consumer.receiving.asking import HOLD_S, TURNS, Asking
+from ariane_sdk.consumer.receiving.asking import Asking
 from ariane_sdk.consumer.receiving.fetched import Fetched
-from ariane_sdk.consumer.receiving.receive_calls import Answer
+from ariane_sdk.consumer.receiving.receive_calls import HOLD_S, Answer
 from ariane_sdk.consumer.receiving.receive_wire import receive_answer
+from ariane_sdk.consumer.receiving.turns import TURNS
 from ariane_sdk.errors import ClientNotRunning, RecordDamaged, ServiceUnavailable
 from ariane_sdk.routing.route import BrokerRoute
 from ariane_sdk.runtime.clock import SystemClock
@@ -73,22 +75,33 @@ class Broker:
         return Answer("a", "a:1", receive_answer(answer))
 
 
-def asking_of(broker, fetched=None, timeout_s=None, clock=None, invisible_s=0):
-    async def brokers():
-        return {"a:1": None}
+class Brokers:
+    """Those that a route names; a call to one is a coroutine."""
 
-    order = ReceiveOrder(message_count_max=BATCH, size_bytes_max=1 << 20)
-    order.invisible_duration.FromSeconds(invisible_s)
-    clock = clock or SystemClock()
-    fetched = Fetched() if fetched is None else fetched
+    def __init__(self, receive, route, doubt=lambda: None):
+        self.receive, self.route, self.doubt = receive, route, doubt
+        self.found = None
+
+    def known(self):
+        return self.found if self.found == self.route() else None
+
+    async def find(self):
+        self.found = dict(self.route())
+        return self.found
+
+    def ask(self, broker, count_max, hold_s):
+        order = ReceiveOrder(message_count_max=count_max)
+        return asyncio.create_task(self.receive(broker, order, hold_s))
+
+
+def asking_of(broker, fetched=None, timeout_s=None, clock=None, invisible_s=math.inf):
     return Asking(
-        broker.receive,
-        brokers,
-        order,
-        fetched,
-        clock=clock,
+        Brokers(broker.receive, lambda: {"a:1": None}),
+        Fetched() if fetched is None else fetched,
+        count_max=BATCH,
         timeout_s=timeout_s,
-        doubt=lambda: None,
+        clock=clock or SystemClock(),
+        invisible_s=invisible_s,
     )
 
 
@@ -229,9 +242,6 @@ async def test_what_a_broker_gave_that_leaves_the_route_is_handed_out(when):
     brokers, fetched = {"a:1": None}, Fetched()
     order = ReceiveOrder(message_count_max=BATCH, size_bytes_max=1 << 20)
 
-    async def route():
-        return dict(brokers)
-
     if when == "late":
         late = asyncio.create_task(gone.receive(None, order, 15.0))
         await asyncio.wait([late])
@@ -246,13 +256,11 @@ async def test_what_a_broker_gave_that_leaves_the_route_is_handed_out(when):
 
     silent, got = Broker(0), []
     asking = Asking(
-        receive,
-        route,
-        order,
+        Brokers(receive, lambda: brokers),
         fetched,
-        clock=SystemClock(),
+        count_max=BATCH,
         timeout_s=None,
-        doubt=lambda: None,
+        clock=SystemClock(),
     )
     async with aclosing(asking.batches()) as batches, asyncio.timeout(60):
         while len(bodies(got)) < wanted:
@@ -280,18 +288,12 @@ async def test_a_broker_that_was_taken_over_is_asked_where_it_is_now(timeout_s):
         now.clear()
         now["new:1"] = BrokerRoute("c", "a", {0: "new:1"}, 4, 4)
 
-    async def route():
-        return dict(now)
-
-    order = ReceiveOrder(message_count_max=BATCH, size_bytes_max=1 << 20)
     asking = Asking(
-        Calls(BATCH).receive,
-        route,
-        order,
+        Brokers(Calls(BATCH).receive, lambda: now, doubt),
         Fetched(),
-        clock=NoWaitClock(),
+        count_max=BATCH,
         timeout_s=timeout_s,
-        doubt=doubt,
+        clock=NoWaitClock(),
     )
     async with aclosing(asking.batches()) as batches, asyncio.timeout(10):
         assert bodies([await anext(batches)]) == [0, 1, 2, 3]
@@ -330,10 +332,10 @@ async def test_who_waits_for_the_next_batch_has_nothing_of_the_last_one_kept(was
 async def test_a_second_close_waits_for_the_end_as_well():
     asking = asking_of(Broker(0))
     waiting = asyncio.create_task(anext(asking.batches()))
-    while asking._wait is None:  # noqa: ASYNC110 - nobody tells
+    while asking._waiting is None:  # noqa: ASYNC110 - nobody tells
         await asyncio.sleep(0)
     closing = asyncio.create_task(asking.close())
-    while not asking._wait.expired():  # noqa: ASYNC110 - likewise
+    while asking._ended is None:  # noqa: ASYNC110 - likewise
         await asyncio.sleep(0)
 
     await asking.close()

@@ -4,9 +4,11 @@ import asyncio
 from contextlib import aclosing
 from types import SimpleNamespace
 
+from ariane.broker.v1.receive_service_pb2 import ReceiveOrder
 from ariane_sdk.client.lost_messages import LostMessages
+from ariane_sdk.consumer.receiving.asked_brokers import MemberBrokers
 from ariane_sdk.consumer.receiving.fetched import Fetched
-from ariane_sdk.consumer.receiving.receive_calls import ReceiveCalls
+from ariane_sdk.net.timestamps import duration_of
 from ariane_sdk.runtime.clock import SystemClock
 from sdk.python.tests.consumer.receiving.test_asking import BATCH, Broker, asking_of, bodies
 
@@ -79,9 +81,10 @@ async def test_whoever_works_for_long_gets_what_was_fetched_then():
 
 def test_a_client_whose_clock_is_slow_relies_on_no_message_that_its_broker_gives_to_others():
     """Clocks may differ in speed by 5 %."""
-    clock = ForwardClock()
+    clock, order = ForwardClock(), ReceiveOrder(invisible_duration=duration_of(10.0))
+    parts = dict.fromkeys(("primaries", "attachments", "receipts", "starts"))
     lost = LostMessages(fails=False)
-    calls = ReceiveCalls(None, "billing", None, timeout_s=3.0, clock=clock, lost=lost)
+    brokers = MemberBrokers(None, None, order, **parts, lost=lost, clock=clock)
     broker = SimpleNamespace(broker_name="a", read_address="127.0.0.1:1")
-    answer = calls.answer(broker, b"", 10.0)
+    answer = brokers._taken(broker, "127.0.0.1:1", SimpleNamespace(result=bytes), keeps=False)
     assert 1.05 * (answer.held_until_s - clock.monotonic_s()) <= 10.0

@@ -33,7 +33,7 @@ class Calls:
         self.clock, self.failures = clock, failures
         self.heard, self.count = [], 0
 
-    async def receive(self, _broker, _order, _hold_s):
+    def answer(self):
         self.count += 1
         (queue,) = receive_answer(encoded(self.count, 1))
         queue.head.receipt = b"%d" % self.count
@@ -63,7 +63,7 @@ async def test_what_came_in_a_moment_is_said_together():
     calls = Calls(StepClock())
     reports = reports_of(calls)
     for _ in range(3):
-        await reports.receive(None, None, 0)
+        reports.note(calls.answer())
     assert await heard(calls, 3) == [1, 2, 3]
     assert len(calls.heard) == 1
     assert calls.clock.waits == [1.0]
@@ -73,7 +73,7 @@ async def test_what_came_in_a_moment_is_said_together():
 async def test_short_times_are_said_soon():
     calls = Calls(StepClock())
     reports = reports_of(calls, invisible_s=1.0)
-    await reports.receive(None, None, 0)
+    reports.note(calls.answer())
     await heard(calls, 1)
     assert calls.clock.waits == [0.25]
     await reports.close()
@@ -82,7 +82,7 @@ async def test_short_times_are_said_soon():
 async def test_what_was_not_heard_is_said_again():
     calls = Calls(StepClock(), failures=3)
     reports = reports_of(calls)
-    await reports.receive(None, None, 0)
+    reports.note(calls.answer())
     assert await heard(calls, 1) == [1]
     assert len(calls.clock.waits) == 4
     await reports.close()
@@ -91,7 +91,7 @@ async def test_what_was_not_heard_is_said_again():
 async def test_what_others_have_by_now_is_not_said():
     calls = Calls(StepClock(), failures=1000)
     reports = reports_of(calls)
-    await reports.receive(None, None, 0)
+    reports.note(calls.answer())
     async with asyncio.timeout(60):
         while calls.clock.now_s < 1060:  # noqa: ASYNC110 - no event tells it.
             await asyncio.sleep(0)
@@ -105,7 +105,7 @@ async def test_a_broker_takes_so_many_in_one_call():
     calls = Calls(StepClock())
     reports = reports_of(calls)
     for _ in range(RECEIPTS_MAX + 1):
-        await reports.receive(None, None, 0)
+        reports.note(calls.answer())
     assert await heard(calls, RECEIPTS_MAX + 1) == list(range(1, RECEIPTS_MAX + 2))
     assert max(map(len, calls.heard)) <= RECEIPTS_MAX
     await reports.close()
@@ -114,7 +114,9 @@ async def test_a_broker_takes_so_many_in_one_call():
 async def test_what_is_said_of_messages_comes_behind_and_is_not_undone():
     calls = Calls(StepClock(), failures=1)
     reports = reports_of(calls)
-    mine, other = [await reports.receive(None, None, 0) for _ in range(2)]
+    mine, other = calls.answer(), calls.answer()
+    reports.note(mine)
+    reports.note(other)
     await reports.report_before(messages_of(mine))
     assert calls.heard == []
     assert await heard(calls, 1) == [2]

@@ -13,6 +13,9 @@ from ariane_record import RecordFields, encode_record
 from ariane_sdk import ClusterClient, Message, Producer, ReceiveConsumer
 from ariane_sdk.consumer.pulling.received_messages import received_messages
 from ariane_sdk.consumer.receiving import receive_calls
+from ariane_sdk.consumer.receiving.asked import answer_of
+from ariane_sdk.consumer.receiving.asked_brokers import MemberBrokers
+from ariane_sdk.consumer.receiving.receipt_reports import ReceiptReports
 from ariane_sdk.consumer.receiving.receive_calls import ReceiveCalls
 from ariane_sdk.errors import (
     CallError,
@@ -138,15 +141,18 @@ async def test_an_answer_on_its_way_comes_with_the_next_call(
         route = await producer.route(topic)
     late = route.brokers[-1].broker_name
     arrives = asyncio.Event()
-    receive = ReceiveCalls.receive
+    ask = MemberBrokers.ask
 
-    async def delayed(calls, broker, order, hold_s):
-        messages = await receive(calls, broker, order, hold_s)
-        if broker.broker_name == late:
-            await arrives.wait()
-        return messages
+    async def delayed(asked):
+        answer = await answer_of(asked)
+        await arrives.wait()
+        return answer
 
-    monkeypatch.setattr(ReceiveCalls, "receive", delayed)
+    def asked(brokers, broker, *arguments, **options):
+        asked = ask(brokers, broker, *arguments, **options)
+        return asyncio.create_task(delayed(asked)) if broker.broker_name == late else asked
+
+    monkeypatch.setattr(MemberBrokers, "ask", asked)
     async with consumer_of(invisible_s=3600) as consumer, asyncio.timeout(60):
         messages = await consumer.receive_batch(timeout_s=60)
         arrives.set()
@@ -228,16 +234,15 @@ async def test_messages_stay_invisible_while_their_consumer_runs(cluster, topic,
 async def test_messages_of_a_lost_answer_are_redelivered(cluster, topic, consumer_of, monkeypatch):
     """The consumer runs, and brokers know it; but it never had that message."""
     await send(cluster, topic, 1)
-    receive, lost = ReceiveCalls.receive, []
+    note, lost = ReceiptReports.note, []
 
-    async def losing(calls, *arguments):
-        answer = await receive(calls, *arguments)
-        if answer.message_count and not lost:
-            lost.append(answer)
+    def losing(reports, found):
+        if found.message_count and not lost:
+            lost.append(found)
             raise ServiceUnavailable("the connection broke", retriable=True)
-        return answer
+        note(reports, found)
 
-    monkeypatch.setattr(ReceiveCalls, "receive", losing)
+    monkeypatch.setattr(ReceiptReports, "note", losing)
     async with consumer_of(keep_invisible=True, invisible_s=1) as one:
         (message,) = await one.receive_batch(timeout_s=60)
         assert lost

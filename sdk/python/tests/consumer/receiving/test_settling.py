@@ -1,11 +1,8 @@
 """Settling: where a broker's primary is now, whoever has given the messages."""
 
-from types import SimpleNamespace
-
 import pytest
 
 from ariane.broker.v1.receive_service_pb2 import SettledRecords, SettleRecordsResponse
-from ariane_sdk.client.lost_messages import LostMessages
 from ariane_sdk.consumer.receiving.receive_calls import DONE, Answer, ReceiveCalls, messages_of
 from ariane_sdk.consumer.receiving.receive_wire import receive_answer
 from ariane_sdk.errors import ServiceUnavailable
@@ -43,16 +40,11 @@ class Brokers:
         self.primary = primary
         self.settled = []
 
-    def receiving(self, address):
-        async def settle(request, **_):
-            if address != self.primary:
-                raise ServiceUnavailable(
-                    "not the primary", reason="BROKER_NOT_PRIMARY", retriable=True
-                )
-            self.settled += [each.receipt for each in request.settlements]
-            return SettleRecordsResponse(results=[SettledRecords()])
-
-        return SimpleNamespace(SettleRecords=settle)
+    async def settle_records(self, address, request, _timeout_s):
+        if address != self.primary:
+            raise ServiceUnavailable("not the primary", reason="BROKER_NOT_PRIMARY", retriable=True)
+        self.settled += [each.receipt for each in request.settlements]
+        return SettleRecordsResponse(results=[SettledRecords()])
 
 
 def received():
@@ -65,8 +57,6 @@ def calls_of(brokers, primaries):
         "billing",
         primaries,
         timeout_s=3.0,
-        clock=SystemClock(),
-        lost=LostMessages(fails=False),
     )
 
 

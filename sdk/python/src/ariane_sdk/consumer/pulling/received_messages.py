@@ -134,7 +134,8 @@ def _one_by_one(
     records: ByteBuffer, sizes: NDArray[np.integer[Any]], queue: MessageQueue
 ) -> list[ReceivedMessage]:
     """Return the messages of records of any kind."""
-    return list(map(ReceivedMessage, iter_messages(bytes(records), sizes), repeat(queue)))
+    views = iter_messages(bytes(records), sizes, queue.topic)
+    return list(map(ReceivedMessage, views, repeat(queue)))
 
 
 def _cut_alike(

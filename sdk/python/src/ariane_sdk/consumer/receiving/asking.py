@@ -1,33 +1,49 @@
-"""Requesting messages from all brokers of a group's topics, in a loop.
+"""Requesting messages from all brokers of a group's topics, in the task of who wants them.
 
 ::
 
-    broker a   ask ... full answer   ask ahead ... answer (waits)
-    broker b   ask ... answer                    ask ......... held
-                         |                        |
-    line               [ batch ]  ->  the application: works, then wants the next
+    broker a         ask ... full answer   ask ahead ... answer (waits)
+    broker b         ask ......... held ............................ answer (waits)
+                                   |                     |
+    the application           works on it, then takes the next that has come
 
-One batch stands in line, and each broker has at most one more ready or on its way: fetched messages
-are invisible to other members, which may be idle. A broker is asked ahead only if it likely has
-more. A call is held only while the application waits. While it works, new messages go to other
-members; and an application that stops after a batch leaves no call behind that is answered just
-then.
+Each broker is asked by one call at a time, and no call has a task: its answer is taken in the turn
+of the loop in which it comes, and wakes the application if that waits. A broker has at most one
+answer that waits: fetched messages are invisible to other members, which may be idle. Without a
+timeout the application is expected to want more, and a broker that likely has some is asked ahead.
+A call is held only if the application waited when it was made. While it works, new messages go to
+other members; and an application that stops after a batch leaves no call behind that is answered
+just then.
+
+Who wants one batch makes held calls. They outlive a wait that is given up, and nothing of what they
+bring is lost::
+
+    the application    one ... batch        one ... cancelled             one: batch
+    the broker           ask ... answer       ask ............. answer: waits
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
-from typing import Final, TypeAlias
-from weakref import WeakKeyDictionary, WeakValueDictionary
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from functools import partial
+from types import MappingProxyType
+from typing import Final
 
-from ariane.broker.v1.receive_service_pb2 import ReceiveOrder
+from ariane_sdk.consumer.receiving.asked import Asked, AskedCall, Brokers, wake
 from ariane_sdk.consumer.receiving.fetched import Batch, Fetched
-from ariane_sdk.consumer.receiving.receive_calls import HOLD_S, Answer, messages_of
+from ariane_sdk.consumer.receiving.receive_calls import (
+    ANSWER_BYTES_MAX,
+    ANSWER_SECONDS,
+    HOLD_S,
+    Answer,
+    messages_of,
+)
+from ariane_sdk.consumer.receiving.turns import turns_at
 from ariane_sdk.errors import CallError, ClientNotRunning, DeadlinePassed, ServiceUnavailable
 from ariane_sdk.message import ReceivedMessage
-from ariane_sdk.net.timestamps import duration_s
 from ariane_sdk.routing.route import BrokerRoute
 from ariane_sdk.runtime.clock import Clock
 from ariane_sdk.runtime.log import logger
@@ -41,15 +57,7 @@ batch is fetched anew."""
 ENDING_S: Final = 1.0
 """The longest wait at the end for calls made ahead, which brokers answer at once."""
 
-Receive: TypeAlias = Callable[[BrokerRoute, ReceiveOrder, float], Coroutine[None, None, Answer]]
-"""Asks a broker for messages; the number is the hold time in seconds."""
-
-TURNS: Final = 2
-"""While one answer is read, the broker works on the next request."""
-
-_of_loops: Final[
-    WeakKeyDictionary[asyncio.AbstractEventLoop, WeakValueDictionary[str, asyncio.Semaphore]]
-] = WeakKeyDictionary()
+_NOBODY: Final[Mapping[str, BrokerRoute]] = MappingProxyType({})
 
 
 def is_held(message: ReceivedMessage, clock: Clock) -> bool:
@@ -63,56 +71,55 @@ def is_held(message: ReceivedMessage, clock: Clock) -> bool:
     return held
 
 
-def _names(brokers: dict[str, BrokerRoute], name: str) -> bool:
-    """Whether there is a broker of that name."""
-    return any(broker.broker_name == name for broker in brokers.values())
-
-
 class Asking:
     """Asks all brokers until the application wants no more."""
 
     def __init__(
         self,
-        receive: Receive,
-        brokers: Callable[[], Awaitable[dict[str, BrokerRoute]]],
-        order: ReceiveOrder,
+        brokers: Brokers,
         fetched: Fetched,
         *,
-        clock: Clock,
+        count_max: int,
         timeout_s: float | None,
-        doubt: Callable[[], None],
-        keeps: bool = False,
+        clock: Clock,
+        invisible_s: float = math.inf,
     ) -> None:
         """No broker is asked yet.
 
-        ``brokers`` returns those that have queues of the topics now, by address. Messages of
-        ``fetched`` are returned first; messages that are not taken stay there in the end.
-        ``timeout_s`` is the time without a message after which this ends; None: never, and the
-        application is expected to want each next batch. ``doubt`` is called when a broker does not
-        answer, or has become a replica. ``keeps`` tells whether brokers renew the invisible time of
-        messages by themselves.
+        Messages of ``fetched`` are returned first; messages that are not taken stay there in the
+        end. A batch has ``count_max`` messages at most. ``timeout_s`` is the time without a message
+        after which this ends; None: never, and the application is expected to want each next batch.
+        ``invisible_s`` is the invisible time of messages; endless where brokers renew it.
         """
-        self._receive = receive
         self._brokers = brokers
-        self._order = order
         self._fetched = fetched
         self._kept = fetched.kept
-        self._clock = clock
+        self._count_max = count_max
         self._timeout_s = timeout_s
-        self._doubt = doubt
-        self._wait_s = HOLD_S if timeout_s is None else timeout_s
-        self._line: asyncio.Queue[Answer | CallError] = asyncio.Queue(maxsize=1)
-        self._askers: dict[str, asyncio.Task[None]] = {}
-        self._ahead: dict[str, asyncio.Task[Answer]] = {}
-        self._sent: set[str] = set()
-        self._wanted = asyncio.Event()  # The application waits, and the line is empty.
-        self._wanted.set()
+        self._clock = clock
+        self._slow_s = invisible_s * SLOW_SHARE
+        self._seconds = math.inf if timeout_s is None else timeout_s
+        self._followed: Mapping[str, BrokerRoute] = _NOBODY
+        self._calls: dict[str, list[Asked]] = {}  # By address, also those that are over.
+        self._ahead: dict[Asked, None] = {}
+        self._come: deque[tuple[str, Asked]] = deque()  # Calls that are over, in their order.
+        self._postponed: dict[str, Callable[[], object]] = {}  # What cancels it, by address.
+        self._unlikely: set[str] = set()  # Whose last answer was not full.
+        self._doubtful: set[str] = set()  # Who failed when it was asked last.
+        self._is_bounded = True  # All calls end in time by themselves.
+        self._is_outdated = False  # The brokers are to be found anew.
         self._is_slow = False
         self._closing = False
-        self._wait: asyncio.Timeout | None = None  # Only while the application waits.
-        self._ended = asyncio.Event()
-        invisible_s = duration_s(order.invisible_duration) or math.inf
-        self._slow_s = math.inf if keeps else invisible_s * SLOW_SHARE
+        self._waiting: asyncio.Future[None] | None = None  # Only while the application waits.
+        self._ended: asyncio.Event | None = None  # Only if a close waits for the end.
+
+    async def one(self) -> Batch:
+        """The next batch; empty when the time is over. Errors as of ``batches``."""
+        try:
+            return await self._next() or []
+        finally:
+            if self._calls or self._postponed or self._ended is not None:
+                await self._end()
 
     async def batches(self) -> AsyncGenerator[Batch]:
         """Yield batches of all brokers as they arrive.
@@ -124,225 +131,250 @@ class Asking:
             ClientNotRunning: The consumer was closed meanwhile.
         """
         try:
-            while not self._closing:
-                while self._kept:
-                    batch = self._first(self._kept.pop())
-                    if is_held(batch[0], self._clock):
-                        begin_s = self._clock.monotonic_s()
-                        yield batch
-                        self._pace(begin_s)
-                    del batch  # So the application alone decides how long the batch lives.
-                await self._follow()
-                if self._kept or self._closing:
-                    continue
-                if self._line.empty():
-                    self._wanted.set()
-                try:
-                    async with asyncio.timeout(self._wait_s) as self._wait:
-                        found = await self._line.get()
-                except TimeoutError:
-                    if self._timeout_s is not None and not self._closing:
-                        return
-                    continue
-                finally:
-                    self._wait = None
-                if isinstance(found, CallError):
-                    raise found
-                # Decoded only now: a waiting answer is one piece of memory, and cheap.
-                batch = self._first(messages_of(found))
-                del found
-                if is_held(batch[0], self._clock):
-                    begin_s = self._clock.monotonic_s()
-                    yield batch
-                    self._pace(begin_s)
-                del batch
-            raise ClientNotRunning("the consumer was closed")
+            while (batch := await self._next()) is not None:
+                begin_s = self._clock.monotonic_s()
+                yield batch
+                del batch  # So the application alone decides how long the batch lives.
+                # After long work no broker is asked ahead.
+                self._is_slow = self._clock.monotonic_s() - begin_s > self._slow_s
         finally:
-            try:
-                await self._end()
-            finally:
-                self._ended.set()
+            await self._end()
 
     async def close(self) -> None:
-        """Have ``batches`` end with ClientNotRunning, and wait for that if a call waits in it."""
+        """Have a wait for messages end with ClientNotRunning, and return when that has ended."""
         self._closing = True
-        if self._wait is not None:
-            if not self._wait.expired():  # By itself, or by another close.
-                self._wait.reschedule(asyncio.get_running_loop().time())
+        if self._waiting is not None:
+            wake(self._waiting)
+            self._ended = self._ended or asyncio.Event()
+        if self._ended is not None:
             await self._ended.wait()
 
-    def _pace(self, begin_s: float) -> None:
-        """Note how long the application worked: after long work no broker is asked ahead."""
-        self._is_slow = self._clock.monotonic_s() - begin_s > self._slow_s
+    # What the application waits for.
+
+    async def _next(self) -> Batch | None:
+        """The next batch; None when the time is over."""
+        loop, left_s, is_asked = asyncio.get_running_loop(), self._seconds, False
+        end_s = loop.time() + left_s
+        while True:
+            batch: Batch = []
+            if self._closing:
+                raise ClientNotRunning("the consumer was closed")
+            if self._kept:
+                batch = self._kept.pop()
+            elif not (self._come and is_asked) and self._has_moved():
+                await self._follow()
+            elif self._come and (answer := self._taken()) is not None:
+                if self._ahead:
+                    await self._leave_first(answer)
+                # Decoded only now: a waiting answer is one piece of memory, and cheap.
+                batch = messages_of(answer)
+                del answer
+            elif is_asked and left_s <= 0:
+                return None
+            else:
+                self._ask(min(HOLD_S, left_s))
+                is_asked = True
+                if not self._come:
+                    await self._wait(left_s)
+                left_s = max(0.0, end_s - loop.time())
+            if batch and is_held(batch[0], self._clock):
+                return batch if len(batch) <= self._count_max else self._first(batch)
+            del batch
 
     def _first(self, messages: Batch) -> Batch:
-        """The first messages of a batch, as many as the order wants; the rest is kept."""
-        count_max = self._order.message_count_max
-        if len(messages) > count_max:
-            self._kept.append(messages[count_max:])
-        return messages[:count_max]
+        """The first messages of a batch, as many as are wanted; the rest is kept."""
+        self._kept.append(messages[self._count_max :])
+        return messages[: self._count_max]
+
+    async def _leave_first(self, answer: Answer) -> None:
+        """Let what was asked ahead be on its way before an answer is decoded."""
+        try:
+            await asyncio.sleep(0)
+        except asyncio.CancelledError:
+            self._fetched.keep(answer)
+            raise
+
+    async def _wait(self, seconds: float) -> None:
+        """Wait for a call to end, so long at most."""
+        loop = asyncio.get_running_loop()
+        waiting = self._waiting = loop.create_future()
+        timer = None
+        if (
+            seconds < HOLD_S + ANSWER_SECONDS
+            or self._postponed
+            or not (self._calls and self._is_bounded)
+        ):
+            timer = loop.call_later(min(seconds, HOLD_S), wake, waiting)
+        try:
+            await waiting
+        finally:
+            self._waiting = None
+            if timer is not None:
+                timer.cancel()
+
+    # Calls.
+
+    def _has_moved(self) -> bool:
+        """Whether there is more to do in the present routes than to ask as before."""
+        brokers = self._brokers.known()
+        if brokers is None or self._is_outdated:
+            return True
+        if self._followed is _NOBODY and not self._fetched.late:
+            self._followed = brokers
+        return brokers is not self._followed
 
     async def _follow(self) -> None:
-        """Ask every broker of the topics in the present routes."""
-        brokers = await self._brokers()
-        for address in [address for address, asker in self._askers.items() if asker.done()]:
-            del self._askers[address]
-        self._ask_others(brokers)
-        left = [address for address in self._askers if address not in brokers]
+        """Follow the present routes: brokers that are in none are asked no more."""
+        brokers = self._brokers.known()
+        if brokers is None or self._is_outdated:
+            self._is_outdated = False
+            brokers = await self._brokers.find()
+        self._followed = brokers
+        left = [each for each in (*self._calls, *self._postponed) if each not in brokers]
         if left:
             await self._stop(left)
-        self._fetched.keep_late_but(brokers.keys())
+        if self._fetched.late:
+            self._fetched.keep_late_but(brokers.keys())
 
-    def _ask_others(self, brokers: dict[str, BrokerRoute]) -> None:
-        """Ask brokers that are not asked yet."""
-        for address in [each for each in brokers if each not in self._askers]:
-            asking = self._ask(address, brokers[address])
-            self._askers[address] = start_task(asking, f"receive-{address}")
-
-    async def _stop(self, addresses: Sequence[str]) -> None:
-        """Stop asking some brokers, and keep their answers that were not taken."""
-        askers = [self._askers[address] for address in addresses]
-        for asker in askers:
-            asker.cancel()
-        if askers:
-            await asyncio.wait(askers)
-        ahead = [self._ahead[address] for address in addresses if address in self._ahead]
-        for address in addresses:
-            if address in self._ahead and address not in self._sent:
-                self._ahead[address].cancel()  # The broker was not asked yet: no message is lost.
-        if ahead:
-            _, late = await asyncio.wait(ahead, timeout=ENDING_S)
-            for call in late:
-                call.cancel()
-        # Only now: the tasks cancelled above use these entries until they end.
-        for address in addresses:
-            del self._askers[address]
-            if address in self._ahead:
-                self._fetched.keep_of(self._ahead.pop(address))
-
-    async def _ask(self, address: str, broker: BrokerRoute) -> None:
-        """Ask one broker again and again, until it is of no more use."""
-        try:
-            await self._ask_on(address, broker)
-        except CallError as error:
-            await self._line.put(error)
-
-    async def _ask_on(self, address: str, broker: BrokerRoute) -> None:
-        # With a timeout the application wants one batch: one held call serves it.
-        likely = self._timeout_s is None and not self._fetched.is_late(address)
-        hold_s = min(HOLD_S, self._wait_s)
-        while True:
-            await self._wanted.wait()
-            try:
-                answer = await self._next_answer(address, broker, hold_s, likely=likely)
-            except CallError as error:
-                # A broker that has become a replica refuses; its address is of no use then.
-                away = isinstance(error, ServiceUnavailable | DeadlinePassed)
-                if not error.retriable and not away:
-                    raise
-                logger.info("broker %s gives no messages: %s", broker.broker_name, error)
-                self._doubt()
-                await self._clock.sleep(RETRY_S)
-                # A new primary is asked at once, not only when the application wants more.
-                brokers = await self._brokers()
-                self._ask_others(brokers)
-                if address not in brokers and _names(brokers, broker.broker_name):
-                    return
-                hold_s = 0.0  # Whether it is still away is known sooner.
+    def _ask(self, hold_s: float) -> None:
+        """Ask every broker that is not asked; it holds the call for so long, unless it has some."""
+        for address, broker in self._followed.items():
+            if address in self._calls or address in self._postponed:
                 continue
-            hold_s = min(HOLD_S, self._wait_s)
-            likely = self._timeout_s is None and self._is_full(answer)
-            if not answer.message_count:
-                continue
+            if late := self._fetched.late and self._fetched.take_late(address):
+                for asked in late:
+                    self._note(address, asked)
+            elif self._timeout_s is None and address not in self._unlikely:
+                self._ask_ahead(address, broker)
+            else:
+                own_s = 0.0 if address in self._doubtful else hold_s
+                self._note(address, self._brokers.ask(broker, self._count_max, own_s))
+
+    def _ask_ahead(self, address: str, broker: BrokerRoute) -> None:
+        """Ask a broker for what it has now, at this consumer's turn. Not held: see ``ENDING_S``."""
+        turns = turns_at(address)
+
+        def begin() -> None:
+            self._postponed.pop(address, None)
             try:
-                if likely and self._line.empty() and not self._is_slow:
-                    await self._ask_at_once(address, broker)
-                await self._line.put(answer)
-                self._wanted.clear()
-            except asyncio.CancelledError:
-                self._fetched.keep(answer)
+                asked = self._brokers.ask(broker, self._count_max, 0.0)
+            except BaseException:
+                turns.end()
                 raise
-            del answer
-            if self._timeout_s is not None:
-                return
+            self._ahead[asked] = None
+            asked.add_done_callback(turns.end)
+            self._note(address, asked)
 
-    async def _next_answer(
-        self, address: str, broker: BrokerRoute, hold_s: float, *, likely: bool
-    ) -> Answer:
-        """The answer of a call made ahead, or of a new call, held unless messages are likely."""
-        if likely and address not in self._ahead:
-            await self._ask_at_once(address, broker)
-        if address not in self._ahead:
-            return await self._answer(address, broker, hold_s)
-        try:
-            # ``_stop`` takes its answer, also if this is cancelled.
-            answer = await asyncio.shield(self._ahead[address])
-        except CallError:
-            del self._ahead[address]
-            raise
-        del self._ahead[address]
-        return answer
+        self._postponed[address] = partial(turns.forget, begin)
+        turns.take(begin)
 
-    async def _answer(self, address: str, broker: BrokerRoute, hold_s: float) -> Answer:
-        """Make a held call; if one batch is wanted, the call outlives the wait for it."""
-        calls = self._fetched.take_late(address)
-        if not calls and self._timeout_s is None:
-            return await self._receive(broker, self._order, hold_s)
-        if not calls:
-            asking = self._receive(broker, self._order, hold_s)
-            calls = [asyncio.create_task(asking, name=f"ariane-receive-{address}")]
-        try:
-            await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED)
-            call = next(call for call in calls if call.done())
-            calls.remove(call)
-            return call.result()
-        finally:
-            self._fetched.add_late(address, calls)
+    def _note(self, address: str, asked: Asked) -> None:
+        """Take what a call brings when it is over."""
+        self._calls.setdefault(address, []).append(asked)
+        self._is_bounded = self._is_bounded and isinstance(asked, AskedCall)
+        asked.add_done_callback(partial(self._note_end, address))
 
-    async def _ask_at_once(self, address: str, broker: BrokerRoute) -> None:
-        """Ask the broker while records are decoded here. Not held: see ``ENDING_S``."""
-        asking = self._in_turn(address, broker)
-        self._ahead[address] = asyncio.create_task(asking, name=f"ariane-receive-ahead-{address}")
-        await asyncio.sleep(0)  # The call is made,
-        await asyncio.sleep(0)  # and is on its way.
+    def _note_end(self, address: str, asked: Asked) -> None:
+        self._come.append((address, asked))
+        waiting = self._waiting
+        if waiting is not None and not waiting.done():
+            waiting.set_result(None)
 
-    async def _in_turn(self, address: str, broker: BrokerRoute) -> Answer:
-        """Ask for the messages that the broker has now, at this consumer's turn."""
-        async with turn_at(address):
-            self._sent.add(address)
+    def _taken(self) -> Answer | None:
+        """The messages that have come first, if some have.
+
+        Raises:
+            CallError: A broker has refused for good.
+            RecordDamaged: An answer cannot be decoded.
+        """
+        while self._come:
+            address, asked = self._come.popleft()
+            calls = self._calls.get(address, [])
+            if asked not in calls:
+                continue  # It is asked no more.
+            calls.remove(asked)
+            if not calls:
+                del self._calls[address]
+            self._ahead.pop(asked, None)
+            broker = self._followed[address]
             try:
-                return await self._receive(broker, self._order, 0)
-            finally:
-                self._sent.remove(address)
+                answer = asked.result()
+            except CallError as error:
+                self._postpone(address, error)
+                continue
+            self._doubtful.discard(address)
+            self._unlikely.add(address)
+            if not answer.queues:
+                continue
+            if self._timeout_s is None and self._is_full(answer):
+                self._unlikely.discard(address)
+                if not self._is_slow:
+                    self._ask_ahead(address, broker)
+            return answer
+        return None
 
     def _is_full(self, answer: Answer) -> bool:
         """Whether the broker likely has more."""
-        return (
-            answer.message_count >= self._order.message_count_max
-            or answer.size_bytes * 2 >= self._order.size_bytes_max
-        )
+        is_large = answer.size_bytes * 2 >= ANSWER_BYTES_MAX
+        return is_large or answer.message_count >= self._count_max
+
+    def _postpone(self, address: str, error: CallError) -> None:
+        """Ask a broker that failed again after a while, and wherever it is then."""
+        # A broker that has become a replica refuses; its address is of no use then.
+        if not (error.retriable or isinstance(error, ServiceUnavailable | DeadlinePassed)):
+            raise error
+        logger.info("the broker at %s gives no messages: %s", address, error)
+        self._brokers.doubt()
+        self._doubtful.add(address)  # Whether it is still away is known sooner without a hold.
+        pause = start_task(self._clock.sleep(RETRY_S), f"receive-{address}")
+        self._postponed[address] = pause.cancel
+        pause.add_done_callback(partial(self._resume, address))
+
+    def _resume(self, address: str, pause: asyncio.Task[None]) -> None:
+        if not pause.cancelled():
+            self._postponed.pop(address, None)
+            self._is_outdated = True
+            if self._waiting is not None:
+                wake(self._waiting)
+
+    # The end.
+
+    async def _stop(self, addresses: Iterable[str]) -> None:
+        """Ask some brokers no more, and keep what their calls bring."""
+        ahead: list[Asked] = []
+        for address in addresses:
+            if address in self._postponed:
+                self._postponed.pop(address)()  # No message is lost: it is not asked yet.
+            for asked in self._calls.pop(address, ()):
+                if asked.done():
+                    self._fetched.keep_of(asked)
+                elif asked in self._ahead:
+                    ahead.append(asked)
+                elif self._timeout_s is not None:
+                    self._fetched.add_late(address, (asked,))
+                else:
+                    asked.cancel()
+        if ahead:
+            await self._end_ahead(ahead)
+
+    async def _end_ahead(self, ahead: Sequence[Asked]) -> None:
+        """Keep what calls bring that are answered at once."""
+        loop = asyncio.get_running_loop()
+        end_s = loop.time() + ENDING_S
+        try:
+            while not all(asked.done() for asked in ahead) and (left_s := end_s - loop.time()) > 0:
+                await self._wait(left_s)
+        finally:
+            for asked in ahead:
+                asked.cancel()
+                self._fetched.keep_of(asked)
+                self._ahead.pop(asked, None)
 
     async def _end(self) -> None:
         """Stop asking, and keep messages that were not taken for the next request."""
-        await self._stop(list(self._askers))
-        while not self._line.empty():
-            found = self._line.get_nowait()
-            if not isinstance(found, CallError):
-                self._fetched.keep(found)
-
-
-def turn_at(address: str) -> asyncio.Semaphore:
-    """The semaphore to hold during a call that the broker answers at once.
-
-    It limits the full answers of one broker on their way to this process. If many consumers of a
-    process asked at once, all answers would arrive in parallel, each slowly: they would need memory
-    for all, and none would be ready. In turns, the first is processed while the next is on its way.
-
-    Shared by all consumers on the running loop. Held calls do not use it: the time of their answer
-    is unknown.
-    """
-    turns = _of_loops.setdefault(asyncio.get_running_loop(), WeakValueDictionary())
-    turn = turns.get(address)
-    if turn is None:
-        turn = turns[address] = asyncio.Semaphore(TURNS)
-    return turn
+        try:
+            await self._stop((*self._calls, *self._postponed))
+        finally:
+            self._come.clear()
+            if self._ended is not None:
+                self._ended.set()

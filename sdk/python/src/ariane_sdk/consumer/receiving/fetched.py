@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 from typing import TypeAlias
 
+from ariane_sdk.consumer.receiving.asked import Asked, all_over
 from ariane_sdk.consumer.receiving.receive_calls import Answer, messages_of
-from ariane_sdk.errors import RecordDamaged
+from ariane_sdk.errors import ArianeError, RecordDamaged
 from ariane_sdk.message import ReceivedMessage
 from ariane_sdk.runtime.log import logger
 
@@ -21,10 +22,11 @@ class Fetched:
     def __init__(self) -> None:
         self.kept: list[Batch] = []
         """Batches."""
-        self._late: dict[str, dict[asyncio.Task[Answer], None]] = {}
+        self.late: dict[str, dict[Asked, None]] = {}
+        """Calls that are in flight, or have ended since, by the address of their broker."""
 
     def __bool__(self) -> bool:
-        return bool(self.kept or self._late)
+        return bool(self.kept or self.late)
 
     def keep(self, answer: Answer) -> None:
         """Keep the messages of an answer."""
@@ -35,30 +37,30 @@ class Fetched:
         except RecordDamaged as error:
             logger.error("messages come again when their time is over: %s", error)
 
-    def keep_of(self, call: asyncio.Task[Answer]) -> None:
-        """Keep the messages of a call, if it succeeded."""
-        if call.done() and not call.cancelled() and call.exception() is None:
-            self.keep(call.result())
+    def keep_of(self, asked: Asked) -> None:
+        """Keep the messages of a call, if it is over and succeeded."""
+        if asked.done():
+            try:
+                answer = asked.result()
+            except (ArianeError, asyncio.CancelledError):
+                return
+            self.keep(answer)
 
-    def is_late(self, address: str) -> bool:
-        """Whether calls to a broker are in flight, or have ended since."""
-        return address in self._late
-
-    def add_late(self, address: str, calls: Iterable[asyncio.Task[Answer]]) -> None:
+    def add_late(self, address: str, calls: Iterable[Asked]) -> None:
         """Leave calls in flight: cancelling would leave messages on their way invisible to all."""
         if added := dict.fromkeys(calls):
-            self._late.setdefault(address, {}).update(added)
+            self.late.setdefault(address, {}).update(added)
 
-    def take_late(self, address: str) -> list[asyncio.Task[Answer]]:
+    def take_late(self, address: str) -> list[Asked]:
         """Take the calls to a broker that are in flight."""
-        return list(self._late.pop(address, ()))
+        return list(self.late.pop(address, ()))
 
     def keep_late_but(self, addresses: AbstractSet[str]) -> None:
         """Keep the messages of calls to all brokers except ``addresses``.
 
         A call that is still held is looked at again the next time: it may return messages yet.
         """
-        for address in [each for each in self._late if each not in addresses]:
+        for address in [each for each in self.late if each not in addresses]:
             calls = self.take_late(address)
             for call in calls:
                 self.keep_of(call)
@@ -66,13 +68,12 @@ class Fetched:
 
     async def take_all(self) -> list[Batch]:
         """Take all messages, also those on their way."""
-        calls = [call for some in self._late.values() for call in some]
+        calls = [call for some in self.late.values() for call in some]
         # Before other tasks run: calls that they add meanwhile are not taken.
-        self._late.clear()
+        self.late.clear()
         for call in calls:
             call.cancel()
-        if calls:
-            await asyncio.wait(calls)
+        await all_over(calls)
         for call in calls:
             self.keep_of(call)
         batches, self.kept[:] = list(self.kept), []

@@ -10,16 +10,13 @@ all answers of a moment together::
 from __future__ import annotations
 
 import asyncio
-import math
 from collections import defaultdict
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from ariane.broker.v1.receive_service_pb2 import ReceiveOrder
 from ariane_sdk.consumer.receiving.receive_calls import Answer, ReceiveCalls
 from ariane_sdk.errors import CallError
 from ariane_sdk.message import ReceivedMessage
-from ariane_sdk.routing.route import BrokerRoute
 from ariane_sdk.runtime.clock import Clock
 from ariane_sdk.runtime.log import logger
 from ariane_sdk.runtime.tasks import start_task
@@ -54,22 +51,22 @@ class ReceiptReports:
         """``invisible_s`` is the invisible time without renewal."""
         self._calls = calls
         self._client_id = client_id
+        self._invisible_s = invisible_s
         self._wait_s = min(WAIT_S_MAX, invisible_s * DELAY_SHARE)
         self._clock = clock
         self._waiting: list[_Receipt] = []
         self._reporting_lock = asyncio.Lock()
         self._reporting: asyncio.Task[None] | None = None
 
-    async def receive(self, broker: BrokerRoute, order: ReceiveOrder, hold_s: float) -> Answer:
-        """As ``ReceiveCalls.receive``; the receipts are reported soon."""
-        answer = await self._calls.receive(broker, order, hold_s)
+    def note(self, answer: Answer) -> None:
+        """Report the receipts of an answer that has just come, soon."""
+        until_s = self._clock.monotonic_s() + self._invisible_s
         self._waiting += [
-            _Receipt(answer.broker_name, answer.address, queue.head.receipt, answer.held_until_s)
+            _Receipt(answer.broker_name, answer.address, queue.head.receipt, until_s)
             for queue in answer.queues
         ]
         if self._waiting and (self._reporting is None or self._reporting.done()):
             self._reporting = start_task(self._report_until_none_waits(), "keep-invisible")
-        return answer._replace(held_until_s=math.inf)
 
     async def report_before(self, messages: Iterable[ReceivedMessage]) -> None:
         """Report receipts before another request about the same messages.

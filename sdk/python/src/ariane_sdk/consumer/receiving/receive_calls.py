@@ -1,4 +1,7 @@
-"""The calls of a receiving consumer: it receives packed records, and sends receipts with ranges."""
+"""The calls of a receiving consumer: what it is answered, and what it sends back.
+
+It receives packed records (``asked_brokers`` asks for them), and sends receipts with ranges.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,6 @@ from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 from google.protobuf.duration_pb2 import Duration
-from google.protobuf.message import DecodeError
 from grpc.aio import AioRpcError
 
 from ariane.broker.v1.receive_service_pb2 import (
@@ -25,20 +27,15 @@ from ariane.broker.v1.receive_service_pb2 import (
     SettleRecordsRequest,
 )
 from ariane_record.errors import RecordCorrupted
-from ariane_sdk.client.broker_calls import answer_of, peer_name, read_address
-from ariane_sdk.client.lost_messages import LostMessages
+from ariane_sdk.client.broker_calls import answer_of
 from ariane_sdk.consumer.pulling.received_messages import queue_offsets_of, received_messages
 from ariane_sdk.consumer.receiving.primaries import Primaries
-from ariane_sdk.consumer.receiving.receive_wire import QueueAnswer, receive_answer
+from ariane_sdk.consumer.receiving.receive_wire import QueueAnswer
 from ariane_sdk.errors import IllegalArgument, ReceiptExpired, RecordDamaged
 from ariane_sdk.message import Receipt, ReceivedMessage
 from ariane_sdk.message_queue import MessageQueue
-from ariane_sdk.net.answers import Call
 from ariane_sdk.net.connections import Connections
 from ariane_sdk.net.status import error_from_rpc, error_from_status
-from ariane_sdk.net.timestamps import duration_s
-from ariane_sdk.routing.route import BrokerRoute
-from ariane_sdk.runtime.clock import Clock
 
 _SIZE_BYTES: Final = 4
 HOLD_S: Final = 5.0
@@ -49,11 +46,11 @@ _receipt_of = attrgetter("receipt")
 CAUSE_LENGTH_MAX: Final = 1024
 SETTLEMENTS_MAX: Final = 8192
 """The most settlements that a broker accepts in one call."""
+ANSWER_BYTES_MAX: Final = 4 << 20
+"""Bytes of records in one answer: more than a broker's default of 1 MiB, because each answer is
+recorded and settled by itself."""
 ANSWER_SECONDS: Final = 5.0
 """How much longer than its hold time a call may take."""
-HELD_SHARE: Final = 0.95
-"""Share of the invisible time for which a client relies on messages. The broker counts it from
-before its answer, and its clock may be faster by 5 %."""
 
 _Receipts: TypeAlias = dict[Receipt, list[ReceivedMessage]]
 """Messages by their receipts."""
@@ -118,7 +115,7 @@ class Answer(NamedTuple):
 
 
 class ReceiveCalls:
-    """Asks brokers for messages, and settles them."""
+    """Settles messages, and has brokers keep them invisible."""
 
     def __init__(
         self,
@@ -127,70 +124,12 @@ class ReceiveCalls:
         primaries: Primaries,
         *,
         timeout_s: float,
-        clock: Clock,
-        lost: LostMessages,
     ) -> None:
-        """``lost`` hears of messages that brokers have lost."""
-        self._lost = lost
+        """``timeout_s`` is how long one call may take."""
         self._connections = connections
         self._group = group
         self._primaries = primaries
         self._timeout_s = timeout_s
-        self._clock = clock
-
-    async def receive(self, broker: BrokerRoute, order: ReceiveOrder, hold_s: float) -> Answer:
-        """Receive messages of one broker; none if the hold time ended.
-
-        Raises:
-            MessagesLost: The broker has lost messages, and that is an error.
-            CallError: The broker refused or did not answer.
-            RecordDamaged: Its answer cannot be decoded.
-        """
-        call = self.begin(broker, receive_request(order, hold_s), hold_s)
-        return await self.answered(broker, call, duration_s(order.invisible_duration))
-
-    def begin(
-        self, broker: BrokerRoute, request: ReceiveRecordsRequest, hold_s: float
-    ) -> Call[bytes]:
-        """Begin a call, whose answer is for ``answer``.
-
-        Raises:
-            ServiceUnavailable: No live process of the broker is known.
-        """
-        return self._connections.receive_records(
-            read_address(broker), request, hold_s + ANSWER_SECONDS
-        )
-
-    async def answered(self, broker: BrokerRoute, call: Call[bytes], invisible_s: float) -> Answer:
-        """The answer to a call; arguments and errors as of ``answer``.
-
-        Raises:
-            CallError: The broker refused or did not answer.
-        """
-        octets = await answer_of(call, peer_name(broker))
-        return self.answer(broker, octets, invisible_s)
-
-    def answer(self, broker: BrokerRoute, octets: bytes, invisible_s: float) -> Answer:
-        """The answer of a broker that has just come.
-
-        Args:
-            broker: The broker.
-            octets: The answer.
-            invisible_s: The invisible time that was asked for.
-
-        Raises:
-            MessagesLost: The broker has lost messages, and that is an error.
-            RecordDamaged: It cannot be decoded.
-        """
-        held_until_s = self._clock.monotonic_s() + invisible_s * HELD_SHARE
-        try:
-            queues = receive_answer(octets)
-        except DecodeError as error:
-            raise RecordDamaged(f"{peer_name(broker)}: {error}") from error
-        for head in [queue.head for queue in queues if queue.head.lost]:
-            at = MessageQueue(head.topic, broker.broker_name, head.queue_id)
-            self._lost.note(at, head.lost)
-        return Answer(broker.broker_name, broker.read_address, queues, held_until_s)
 
     async def settle(
         self,
@@ -225,6 +164,11 @@ class ReceiveCalls:
                 at[name] = receipt.address
         except AttributeError:
             raise IllegalArgument("only messages of a ReceiveConsumer can be settled") from None
+        if len(by_broker) == 1 and len(receipts := by_broker[name]) <= SETTLEMENTS_MAX:
+            # A task would take two turns of the loop more.
+            settle = partial(self._settle, receipts, outcome, timeout_s)
+            await self._at_primary(name, at[name], settle, patience_s)
+            return
         calls = [
             self._at_primary(
                 name, at[name], partial(self._settle, some, outcome, timeout_s), patience_s
@@ -232,10 +176,6 @@ class ReceiveCalls:
             for name, receipts in by_broker.items()
             for some in _pieces(receipts, SETTLEMENTS_MAX)
         ]
-        if len(calls) == 1:
-            # A task would take two turns of the loop more.
-            await calls[0]
-            return
         ended = await asyncio.gather(*calls, return_exceptions=True)
         errors = [error for error in ended if error is not None]
         # Other errors first: of expired receipts the outcome is known.
@@ -297,8 +237,7 @@ class ReceiveCalls:
             request.settlements.append(wanted)
         timeout_s = self._timeout_s if timeout_s is None else timeout_s
         try:
-            call = self._connections.receiving(address).SettleRecords(request, timeout=timeout_s)
-            response = await call
+            response = await self._connections.settle_records(address, request, timeout_s)
         except AioRpcError as error:
             raise error_from_rpc(error, peer=f"the broker at {address}") from error
         for result in response.results:
@@ -306,15 +245,12 @@ class ReceiveCalls:
                 raise error_from_status(result.error, peer=f"the broker at {address}")
 
 
-def receive_request(
-    order: ReceiveOrder, hold_s: float, count_max: int | None = None
-) -> ReceiveRecordsRequest:
-    """The request of an order, of other messages at most if so many are given."""
+def receive_request(order: ReceiveOrder, hold_s: float, count_max: int) -> bytes:
+    """The encoded request of an order, of so many messages at most."""
     request = ReceiveRecordsRequest(order=order)
     request.order.hold_duration.CopyFrom(duration_of(hold_s))
-    if count_max is not None:
-        request.order.message_count_max = count_max
-    return request
+    request.order.message_count_max = count_max
+    return request.SerializeToString()
 
 
 def _pieces(receipts: _Receipts, size: int) -> Iterator[_Receipts]:
@@ -340,24 +276,19 @@ def _of_queue(queue: QueueAnswer, answer: Answer) -> list[ReceivedMessage]:
     head = queue.head
     message_queue = MessageQueue(head.topic, answer.broker_name, head.queue_id)
     attempts: list[int] = np.frombuffer(head.attempts, "<i4").tolist()
-    receipts = {
-        each: Receipt(
-            message_queue,
-            answer.address,
-            head.receipt,
-            each,
-            head.invisible_until_ms,
-            answer.held_until_s,
-        )
-        for each in set(attempts)
-    }
+    # By position: that takes half as long.
+    receipt = partial(Receipt, message_queue, answer.address, head.receipt)
+    until = head.invisible_until_ms, answer.held_until_s
     sizes = np.frombuffer(head.record_sizes, "<i4")
     try:
         messages = received_messages(queue.records, sizes, message_queue)
     except RecordCorrupted as error:
         raise RecordDamaged(f"{message_queue}: {error}") from error
-    one_for_all = len(receipts) == 1
-    own = repeat(receipts[attempts[0]]) if one_for_all else map(receipts.__getitem__, attempts)
+    own: Iterable[Receipt]
+    if len(attempts) == 1:
+        own = repeat(receipt(attempts[0], *until))
+    else:
+        own = map({each: receipt(each, *until) for each in set(attempts)}.__getitem__, attempts)
     for _ in map(setattr, messages, repeat("receipt"), own):
         pass
     return messages

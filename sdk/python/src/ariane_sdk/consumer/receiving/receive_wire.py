@@ -41,7 +41,12 @@ def receive_answer(answer: bytes) -> list[QueueAnswer]:
         DecodeError: The bytes are no such response.
     """
     if len(answer) <= COPIED_BYTES_MAX:
-        return [_whole(queue) for queue in ReceiveRecordsResponse.FromString(answer).queues]
+        found = []
+        for queue in ReceiveRecordsResponse.FromString(answer).queues:
+            records = queue.records
+            queue.ClearField("records")
+            found.append(QueueAnswer(queue, memoryview(records)))
+        return found
     try:
         return [
             _of_queue(queue.value)
@@ -50,12 +55,6 @@ def receive_answer(answer: bytes) -> list[QueueAnswer]:
         ]
     except WireCorrupted as error:
         raise DecodeError(str(error)) from error
-
-
-def _whole(queue: ReceivedRecords) -> QueueAnswer:
-    records = queue.records
-    queue.ClearField("records")
-    return QueueAnswer(queue, memoryview(records))
 
 
 def _of_queue(queue: memoryview) -> QueueAnswer:
