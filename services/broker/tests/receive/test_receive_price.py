@@ -13,7 +13,7 @@ from ariane_record.decoding.columns import decode_columns
 from services.broker.tests.append.test_append_price import Counted
 from services.broker.tests.receive.receive_calls import order
 
-CALLS_MAX = 370
+CALLS_MAX = 310
 PAIRS = 20
 
 

@@ -97,7 +97,8 @@ class Segment:
     @property
     def length(self) -> int:
         """Bytes of its file; fewer than ``size`` only in a damaged store opened for reading."""
-        self.file()
+        if self._file is None:
+            self.file()
         return self._length
 
     def read(self, position: int, size: int) -> bytes:
@@ -108,7 +109,7 @@ class Segment:
             OSError: The disk failed in another way.
         """
         try:
-            content = self.file().read_at(position, size)
+            content = (self._file or self.file()).read_at(position, size)
         except OSError as error:
             if not is_unreadable(error):
                 raise

@@ -158,7 +158,8 @@ class ConsumeQueue:
 
     def end_below(self, commit_log_end: int) -> int:
         """The end of the messages that are entirely below a commit-log offset."""
-        end = self._tail.end
+        tail = self._tail
+        end = tail.start + len(tail.encoded) // ENTRY_BYTES
         if self.last_record_end <= commit_log_end:
             return end
         below = self.min_offset

@@ -60,7 +60,7 @@ class QueueReader:
         end = queue.end_below(
             parts.confirmed_offset if limit is None else parts.readable_end(limit)
         )
-        begin = queue.begin_offset
+        begin = max(queue.min_offset, queue.shown_from)
         return begin, max(end, begin)
 
     def show_from(self, topic: str, queue_id: int, queue_offset: int) -> None:

@@ -91,7 +91,8 @@ class Appender:
         except OSError as error:
             raise parts.guard.poison(error) from error
         end = begin + size
-        parts.queues.append_all((queue,), (encoded_entry(begin, size, 0),), (end,))
+        with parts.queues.lock:
+            queue.add(encoded_entry(begin, size, 0), end)
         parts.store_timestamp_ms = stamp
         parts.log.write_offset = end
         return begin, end

@@ -113,7 +113,8 @@ class ConsumerOffsets:
         Returns:
             Whether it has changed.
         """
-        if reset_epoch != self.reset_epoch(consumer_group, queue):
+        is_reset = consumer_group in self._resets  # Nearly never.
+        if reset_epoch != (self.reset_epoch(consumer_group, queue) if is_reset else 0):
             return False
         topics = self._groups.setdefault(consumer_group, {})
         offsets = topics.setdefault(queue.topic, {})

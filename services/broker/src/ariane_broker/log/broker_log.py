@@ -172,11 +172,11 @@ class BrokerLog:
         """
         return self.append(encode_block(topic, records), born_host=records[0].born_host)
 
-    def append_own(self, topic: str, body: bytes) -> None:
-        """Append a record of the broker's own to the only queue of a topic that has no listener.
+    def append_own(self, queue: QueueKey, body: bytes) -> None:
+        """Append a record of the broker's own to a queue of the system that has no listener.
 
         Args:
-            topic: The topic, one of the system.
+            queue: The queue.
             body: All that the record has.
 
         Raises:
@@ -188,12 +188,12 @@ class BrokerLog:
             replicas.check()
         begin_s = self._monotonic()
         try:
-            begin, end = self.store.append_own(topic, SYSTEM_QUEUE_ID, body)
+            begin, end = self.store.append_own(*queue, body)
         except StoreFull as error:
             self._keeping.refused(error.reason)
             raise
         self._statistics.count_append(1, end - begin, self._monotonic() - begin_s)
-        self._arrivals.appended((QueueKey(topic, SYSTEM_QUEUE_ID),), (end,))
+        self._arrivals.appended((queue,), (end,))
         self._keeping.appended(end)
         if replicas is not None:
             replicas.appended()

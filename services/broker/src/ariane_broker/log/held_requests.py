@@ -204,7 +204,8 @@ class HeldRequests:
             queue: The queue.
             tag_codes: Hashes of the tags of the messages; None if they are not known.
         """
-        self._notify(queue, tag_codes)
+        if queue in self._watches or queue in self._tagged:
+            self._notify(queue, tag_codes)
         if queue in self.filtered.queues:
             self.filtered.arrived(queue)
 

@@ -87,6 +87,8 @@ class Settled(NamedTuple):
 
 _NONE: Final = np.empty(0, np.int64)
 
+_queue_of: Final[Callable[[ReceiveEvent], QueueKey]] = attrgetter("queue")
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Settling:
@@ -159,7 +161,7 @@ class Settling:
                     died.append((first + len(results) - 1, settlement))
             if events:
                 self.log.write(events)
-                for queue in dict.fromkeys([event.queue for event in events]):
+                for queue in dict.fromkeys(map(_queue_of, events)):
                     self.freed(group, queue)
             yield from results
 

@@ -351,15 +351,10 @@ class HandOuts:
                 self._statistics.count_expired(
                     request.order.group, selection.queue, selection.found.expired_count
                 )
-            events += [
-                ReceiveEvent(
-                    EventKind.SETTLE,
-                    request.order.group,
-                    selection.queue,
-                    ranges=ranges_of(dropped),
-                )
-                for dropped in selection.dropped
-            ]
+            for dropped in selection.dropped:
+                ranges = ranges_of(dropped)
+                group = request.order.group
+                events.append(ReceiveEvent(EventKind.SETTLE, group, selection.queue, ranges=ranges))
             if not len(selection.found.offsets):
                 if selection.passed and selection.end > selection.window.end:
                     # Kept in memory only: after a crash the broker looks at these again.

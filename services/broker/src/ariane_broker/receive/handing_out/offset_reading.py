@@ -87,6 +87,10 @@ class FoundRecords:
         )
 
 
+NOTHING_FOUND: Final = FoundRecords()
+"""Shared: nothing is added to it."""
+
+
 def read_from(
     store: Store,
     queue: QueueKey,

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.receive.handing_out.group_runs import as_low_as_before
-from ariane_broker.receive.handing_out.offset_reading import FoundRecords
+from ariane_broker.receive.handing_out.offset_reading import NOTHING_FOUND, FoundRecords
 from ariane_broker.receive.handing_out.receive_order import HandedOut, ReceiveOrder
 from ariane_broker.receive.in_hand.queue_window import QueueWindow, Rows
 from ariane_broker.receive.in_hand.ranges import ranges_of
@@ -53,7 +53,7 @@ class QueueSelection:
     """The group's window in it."""
     began: int
     """The window's end before this selection."""
-    found: FoundRecords = field(default_factory=FoundRecords)
+    found: FoundRecords = NOTHING_FOUND
     """The records."""
     dropped: list[Int64s] = field(default_factory=list)
     """Messages to settle: a filter leaves them out, or they are deleted."""

@@ -70,6 +70,9 @@ _NO_ROWS: Final = np.empty(0, ROW)
 _NO_OFFSETS: Final = np.empty(0, np.int64)
 _SPARE: Final = 16
 """A buffer that is this many times larger than its rows is replaced."""
+_SMALL: Final = 8
+"""Rows of a buffer that stays, however few of them are in use: messages that are received and
+settled one by one need no other."""
 
 
 class QueueWindow:
@@ -296,7 +299,9 @@ class QueueWindow:
         else:
             rows[first : len(rows) - count] = rows[behind:]
             self.rows = rows[: len(rows) - count]
-        if len(self.rows) * _SPARE < len(self._buffer):
+        if not len(self.rows):
+            self._begin, self.rows = 0, self._buffer[:0]
+        if len(self.rows) * _SPARE < len(self._buffer) and len(self._buffer) > _SMALL:
             self._take(self.rows.copy() if len(self.rows) else _NO_ROWS)
 
     def _make_room(self, count: int) -> int:

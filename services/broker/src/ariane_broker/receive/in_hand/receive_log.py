@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from ariane_broker.groups.consumer_offsets import ConsumerOffsets
-from ariane_broker.log.broker_log import BrokerLog
+from ariane_broker.log.broker_log import SYSTEM_QUEUE_ID, BrokerLog
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.receive.in_hand.queue_window import QueueWindow
 from ariane_broker.receive.in_hand.receipts import SECRET_BYTES
 from ariane_broker.receive.in_hand.receive_events import EventKind, ReceiveEvent, encode_events
 from ariane_broker.receive.in_hand.receive_table import ReceiveTable
 from ariane_broker.topics.system_topics import RECEIVE_TOPIC
+
+_QUEUE: Final = QueueKey(RECEIVE_TOPIC, SYSTEM_QUEUE_ID)
 
 
 class ReceiveLog:
@@ -60,7 +63,7 @@ class ReceiveLog:
             secret = ReceiveEvent(EventKind.SECRET, holder=self._draw_bytes(SECRET_BYTES))
             events = [secret, *events]
             self._secret_is_fresh = True
-        self._log.append_own(RECEIVE_TOPIC, encode_events(events))
+        self._log.append_own(_QUEUE, encode_events(events))
         for event in events:
             self._table.apply(event)
 

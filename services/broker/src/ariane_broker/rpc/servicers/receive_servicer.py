@@ -135,9 +135,8 @@ class ReceiveServicer(ReceiveServiceServicer):
         """Settle records by ranges."""
         group = request.consumer_group
         wanted = settlements_of(request.settlements, group, self._room.table.secret)
-        receipts = [settlement.receipt for settlement in request.settlements]
         return self._settle(
-            group, wanted, receipts, settled_records, receive_pb.SettleRecordsResponse
+            group, wanted, request.settlements, settled_records, receive_pb.SettleRecordsResponse
         )
 
     async def ListReceiving(

@@ -317,9 +317,13 @@ def settled_message(
     return receive_pb.SettledMessage(error=_error_of(outcome, handle), dead_letter=dead_letter)
 
 
-def settled_records(outcome: Settled | ServiceError, receipt: bytes) -> receive_pb.SettledRecords:
+def settled_records(
+    outcome: Settled | ServiceError, settlement: receive_pb.RecordSettlement
+) -> receive_pb.SettledRecords:
     """The result of an entry."""
-    settled = receive_pb.SettledRecords(error=_error_of(outcome, receipt.hex()))
+    is_whole = isinstance(outcome, Settled) and not outcome.expired
+    error = None if is_whole else _error_of(outcome, settlement.receipt.hex())
+    settled = receive_pb.SettledRecords(error=error)
     if isinstance(outcome, Settled):
         settled.settled_count, settled.dead_letter_count = len(outcome.settled), len(outcome.dead)
     return settled
