@@ -107,7 +107,8 @@ class ReceiveCalls:
         """
         address = await self._cluster.primary(broker_name, order.wanted.topic)
         request = receive_pb.ReceiveRecordsRequest(order=_message_of(order, hold_s))
-        call = self._cluster.acting.receive_records(address, request, hold_s + ANSWER_S)
+        octets = request.SerializeToString()
+        call = self._cluster.acting.receive_records(address, octets, hold_s + ANSWER_S)
         try:
             answer = await answer_of(call, f"broker {broker_name}")
             queues = receive_answer(answer)
