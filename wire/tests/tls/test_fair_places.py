@@ -17,8 +17,8 @@ from ariane_wire.transport.fair_places import FairPlaces
 class Guests:
     """Tasks that stay until they are ended, and take a moment to leave then."""
 
-    def __init__(self, places):
-        self.places = FairPlaces(asyncio.get_running_loop(), places)
+    def __init__(self, *places):
+        self.places = FairPlaces(asyncio.get_running_loop(), *places)
         self.inside = []
         self.most = 0
         self.all = []
@@ -64,8 +64,8 @@ async def guests(monkeypatch):
     monkeypatch.setattr(fair_places, "PATIENCE_S", 3600.0)
     made = []
 
-    def of(places):
-        made.append(Guests(places))
+    def of(*places):
+        made.append(Guests(*places))
         return made[-1]
 
     yield of
@@ -157,6 +157,18 @@ async def test_a_connection_of_a_proxy_that_waited_counts_for_the_host_that_it_n
     assert it.inside == ["s1", "t1", "b1", "c1"]
 
 
+async def test_of_too_many_that_wait_the_host_with_most_loses_its_youngest(guests):
+    it = guests(2, 3)
+    await it.come("a1", "b1", "a2", "a3", "b2")
+    await it.come("a4")
+    assert it.all[-1].done()
+    await it.come("c1")
+    assert [each.done() for each in it.all] == [*[False] * 3, True, False, True, False]
+    for leaving, inside in (("b1", ["a1", "b2"]), ("b2", ["a1", "c1"]), ("a1", ["c1", "a2"])):
+        await it.leave(leaving)
+        assert it.inside == inside
+
+
 @pytest.mark.parametrize("bound", ["HALF_OPEN_MAX", "HANDSHAKES_MAX"])
 async def test_strangers_from_some_hosts_keep_out_nobody_from_another(
     authority, monkeypatch, bound
@@ -175,3 +187,20 @@ async def test_strangers_from_some_hosts_keep_out_nobody_from_another(
                 async with ariane_wire.secure_channel(it.address, client_of(authority)) as channel:
                     assert await call(channel) == b"nobody"
             assert it.server.statistics().connections_begun == 20
+
+
+async def test_nobody_waits_behind_strangers_who_come_all_the_time(authority, monkeypatch):
+    """They have all places, and more of them are before him: no time of theirs has to end."""
+    for bound in ("HALF_OPEN_MAX", "WAITING_MAX"):
+        monkeypatch.setattr(first_octets, bound, 10, raising=False)
+    monkeypatch.setattr(fair_places, "PATIENCE_S", 3600.0)
+    with ExitStack() as opened:
+        async with served(server_of(authority)) as it, asyncio.timeout(60):
+            strangers = []
+            for number in range(40):
+                strangers.append(opened.enter_context(socket.socket()))
+                strangers[-1].bind((f"127.0.1.{number % 2 + 1}", 0))
+                strangers[-1].connect(("127.0.0.1", it.port))
+            async with ariane_wire.secure_channel(it.address, client_of(authority)) as channel:
+                assert await call(channel) == b"nobody"
+            assert it.server.statistics().connections_begun == 1

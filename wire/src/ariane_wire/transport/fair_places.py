@@ -21,15 +21,19 @@ Waiter = asyncio.Future[None]
 class FairPlaces:
     """So many tasks at a time."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, count_max: int) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, count_max: int, waiting_max: int | None = None
+    ) -> None:
         """Nobody has a place yet.
 
         Args:
             loop: Of the tasks.
             count_max: Places in all.
+            waiting_max: How many may wait for one; None for however many.
         """
         self._loop = loop
         self._count_max = count_max
+        self._waiting_max = waiting_max
         self._held: dict[str, dict[asyncio.Task[None], float]] = {}
         """Tasks by host, each since when; the oldest first, but for those moved."""
         self._hosts: dict[asyncio.Task[None], str] = {}
@@ -43,15 +47,35 @@ class FairPlaces:
     async def take(self, task: asyncio.Task[None], host: str) -> None:
         """Wait until there is a place, and give it to a task until that is done.
 
-        A task that is ended for another keeps its place until it has given back what it holds.
+        Args:
+            task: As for ``ask``.
+            host: As for ``ask``.
+        """
+        waiter = self.ask(task, host)
+        if waiter is not None:
+            await waiter
+
+    @property
+    def is_full(self) -> bool:
+        """Whether all places are taken."""
+        return self._count() >= self._count_max
+
+    def ask(self, task: asyncio.Task[None], host: str) -> Waiter | None:
+        """Give a place to a task until that is done, or note that it waits for one.
+
+        A task that is ended for another keeps its place until it has given back what it holds. Of
+        too many that wait, the youngest one of the host with most is ended.
 
         Args:
             task: Ended where it has to make room.
             host: Of its connection.
+
+        Returns:
+            Done when the task has its place; None where it has it now.
         """
-        if self._count() < self._count_max:
+        if not self.is_full:
             self._enter(task, host)
-            return
+            return None
         waiter = self._loop.create_future()
         queue = self._waiting.setdefault(host, {})
         queue[waiter] = task
@@ -60,11 +84,11 @@ class FairPlaces:
         # Half as many: hosts with as good as as many do not take from each other all the time.
         if len(held) >= 2 * (len(self._held.get(host, ())) + len(queue)):
             self._end_oldest(greediest)
+        elif self._waiting_max is not None and self._waiting_count > self._waiting_max:
+            self._turn_away()
+        task.add_done_callback(lambda _: self._forget(waiter, host))
         self._look_later()
-        try:
-            await waiter
-        finally:
-            self._forget(waiter, host)
+        return waiter
 
     def move(self, task: asyncio.Task[None], host: str) -> None:
         """Count a task for another host: the one for which a proxy speaks.
@@ -86,7 +110,8 @@ class FairPlaces:
         """End all tasks."""
         if self._timer is not None:
             self._timer.cancel()
-        for task in list(self._hosts):
+        waiting = [task for queue in self._waiting.values() for task in queue.values()]
+        for task in (*self._hosts, *waiting):
             task.cancel()
 
     def _count(self) -> int:
@@ -101,7 +126,7 @@ class FairPlaces:
     def _leave(self, task: asyncio.Task[None]) -> None:
         self._drop(task)
         self._leaving.discard(task)
-        while self._waiting and self._count() < self._count_max:
+        while self._waiting and not self.is_full:
             host = self._next_host()
             waiter, waiting = next(iter(self._waiting[host].items()))
             self._forget(waiter, host)
@@ -152,6 +177,13 @@ class FairPlaces:
         task = next(iter(self._held[host]))
         self._drop(task)
         self._leaving.add(task)
+        task.cancel()
+
+    def _turn_away(self) -> None:
+        """End the youngest of those who wait of the host of which most do; of several the last."""
+        host, queue = max(reversed(self._waiting.items()), key=lambda each: len(each[1]))
+        waiter, task = next(reversed(queue.items()))
+        self._forget(waiter, host)
         task.cancel()
 
     def _look_later(self) -> None:

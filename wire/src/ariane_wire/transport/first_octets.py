@@ -2,9 +2,9 @@
 
 It is looked at and left where it is: a TLS handshake begins with 22, and no preface of HTTP/2 does.
 Connections that are not yet the server's are bounded, those in a handshake of TLS more so, for each
-holds some 300 KB. At the bound others wait in the backlog of the system, and hosts with many make
-room for hosts with few (``fair_places``): an honest client is done in a moment, also where
-thousands come at once.
+holds some 300 KB. At the bound hosts with many make room for hosts with few (``fair_places``), and
+some others wait: an honest client is done in a moment, also where thousands come at once. Nobody
+stays in the backlog of the system for those before him: of too many that wait, some are closed.
 
 Whoever connects from a network of proxies has to say first whose connection it passes on (the PROXY
 protocol, version 2); from anywhere else nobody can.
@@ -37,6 +37,9 @@ _log: Final = logging.getLogger("ariane_wire.server")
 _HANDSHAKE: Final = b"\x16"
 HALF_OPEN_MAX: Final = 1_000
 """Connections that have sent nothing yet, or whose handshake is not over."""
+
+WAITING_MAX: Final = 256
+"""Connections beside those that wait until they count among them."""
 
 HANDSHAKES_MAX: Final = 256
 """Handshakes of TLS at a time."""
@@ -85,7 +88,7 @@ class TlsListener:
         self._tls = tls
         self._handshake_s = handshake_s
         self._takes_plain_text = takes_plain_text
-        self._half_open = FairPlaces(loop, HALF_OPEN_MAX)
+        self._half_open = FairPlaces(loop, HALF_OPEN_MAX, WAITING_MAX)
         self._handshakes = FairPlaces(loop, HANDSHAKES_MAX)
         listener.setblocking(False)  # noqa: FBT003 - the name says it.
         listener.listen(BACKLOG)
@@ -112,14 +115,17 @@ class TlsListener:
             is_proxied = _is_in(self._proxies, name)
             peer = peer_text(*name[:2]) if isinstance(name, tuple) else "unix:"
             task = self._loop.create_task(self._sort(connection, peer, is_proxied=is_proxied))
-            try:
-                # A proxy is not a host with many: each of its connections counts for itself until
-                # it says whose it is.
-                await self._half_open.take(task, peer if is_proxied else host_of(peer))
-            except asyncio.CancelledError:
-                task.cancel()
-                connection.close()
-                raise
+            if self._half_open.is_full:
+                try:
+                    # It may be ended at once, and closes its connection only if it has begun.
+                    await asyncio.sleep(0)
+                except asyncio.CancelledError:
+                    task.cancel()
+                    connection.close()
+                    raise
+            # A proxy is not a host with many: each of its connections counts for itself until it
+            # says whose it is. One that waits for its place is looked at meanwhile.
+            self._half_open.ask(task, peer if is_proxied else host_of(peer))
 
     async def _sort(self, connection: socket.socket, peer: str, *, is_proxied: bool) -> None:
         """Give a connection to the server, over TLS if that is what its first octet says."""
