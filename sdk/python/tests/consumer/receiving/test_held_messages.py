@@ -8,7 +8,7 @@ from ariane.broker.v1.receive_service_pb2 import ReceiveOrder
 from ariane_sdk.client.lost_messages import LostMessages
 from ariane_sdk.consumer.receiving.asked_brokers import MemberBrokers
 from ariane_sdk.consumer.receiving.fetched import Fetched
-from ariane_sdk.net.timestamps import duration_of
+from ariane_sdk.net.timestamps import duration_from
 from ariane_sdk.runtime.clock import SystemClock
 from sdk.python.tests.consumer.receiving.test_asking import BATCH, Broker, asking_of, bodies
 
@@ -81,7 +81,7 @@ async def test_whoever_works_for_long_gets_what_was_fetched_then():
 
 def test_a_client_whose_clock_is_slow_relies_on_no_message_that_its_broker_gives_to_others():
     """Clocks may differ in speed by 5 %."""
-    clock, order = ForwardClock(), ReceiveOrder(invisible_duration=duration_of(10.0))
+    clock, order = ForwardClock(), ReceiveOrder(invisible_duration=duration_from(10.0))
     parts = dict.fromkeys(("primaries", "attachments", "receipts", "starts"))
     lost = LostMessages(fails=False)
     brokers = MemberBrokers(None, None, order, **parts, lost=lost, clock=clock)
