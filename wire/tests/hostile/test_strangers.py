@@ -126,6 +126,28 @@ async def test_who_is_known_keeps_its_connection():
         close([*strangers, *others])
 
 
+async def test_who_is_known_no_more_is_a_stranger_once_the_server_asks_again():
+    watch = Watch()
+    async with full(8, watch) as (server, address):
+        watch.is_stranger = lambda _identity: False
+        first = connected(address, 8, "127.0.0.2")
+        await turns(50)
+        come = connected(address, 1, "127.0.0.3")
+        await turns(50)
+        assert (left(first), left(come)) == (8, 0)
+        del watch.is_stranger
+        server.ask_again(lambda identity: "127.0.0.3" in identity.peer)
+        come += connected(address, 1, "127.0.0.3")
+        await turns(50)
+        assert (left(first), left(come)) == (8, 0)
+        server.ask_again()
+        server.ask_again()  # Each is there once.
+        come += connected(address, 1, "127.0.0.3")
+        await turns(50)
+        assert (left(first), left(come)) == (7, 1)
+        close([*first, *come])
+
+
 class Quotas(Watch):
     """One host may not come."""
 

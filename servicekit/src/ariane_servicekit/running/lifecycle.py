@@ -301,6 +301,7 @@ class _Life:
         if settings.insecure and not address.is_loopback:
             self._warning.start(at_once=True)
         self._identities.start(self._server)
+        self._access.gate.watch(self._identities.ask_again)
         refused = False
         try:
             await self._access.start()

@@ -12,6 +12,8 @@ import pytest
 
 import ariane_wire
 from ariane.common.v1 import quota_pb2 as pb
+from ariane.common.v1.process_service_pb2 import UpdateProcessSettingRequest
+from ariane.common.v1.process_service_pb2_grpc import ProcessServiceStub
 from ariane.namesrv.v1.route_service_pb2 import GetRouteRequest, GetRouteResponse
 from ariane_servicekit import Machine
 from ariane_servicekit.rpc import server
@@ -98,27 +100,54 @@ async def ended(*connections):
     return [place for place, each in enumerate(waiting) if each in done]
 
 
-@pytest.mark.parametrize("access", ["open", "closed"])
-async def test_of_a_closed_process_connections_of_strangers_end_for_others(
-    probe_app, serve, monkeypatch, access
-):
-    """Two hosts would have all; where nobody is asked who he is, nobody is a stranger."""
+@pytest.fixture
+def few(monkeypatch):
+    """Servers take eight connections. Gives what connects to one from a host."""
     real = server.server_options
     monkeypatch.setattr(
         server, "server_options", lambda settings: replace(real(settings), connections_max=8)
     )
+    with ExitStack() as opened:
+
+        def connect(served, host):
+            one = opened.enter_context(socket.socket())
+            one.bind((host, 0))
+            one.connect(("127.0.0.1", served.address.port))
+            one.setblocking(False)  # noqa: FBT003 - the name of the method says it.
+            return one
+
+        yield connect
+
+
+async def settled(connections):
+    """Wait until the server has taken them: it speaks first."""
+    for one in connections:
+        await asyncio.wait_for(asyncio.get_running_loop().sock_recv(one, 9), 60)
+
+
+@pytest.mark.parametrize("access", ["open", "closed"])
+async def test_of_a_closed_process_connections_of_strangers_end_for_others(
+    probe_app, serve, few, access
+):
+    """Two hosts would have all; where nobody is asked who he is, nobody is a stranger."""
     async with serve(probe_app, access=access) as served:
-        with ExitStack() as opened:
+        strangers = [few(served, "127.0.0.2") for _ in range(8)]
+        await settled(strangers)
+        newcomer = few(served, "127.0.0.3")
+        assert await ended(*strangers, newcomer) == ([8] if access == "open" else [0])
 
-            def connect(host):
-                one = opened.enter_context(socket.socket())
-                one.bind((host, 0))
-                one.connect(("127.0.0.1", served.address.port))
-                one.setblocking(False)  # noqa: FBT003 - the name of the method says it.
-                return one
 
-            strangers = [connect("127.0.0.2") for _ in range(8)]
-            for one in strangers:
-                await asyncio.wait_for(asyncio.get_running_loop().sock_recv(one, 9), 60)
-            newcomer = connect("127.0.0.3")
-            assert await ended(*strangers, newcomer) == ([8] if access == "open" else [0])
+@pytest.mark.parametrize("access", ["open", "learn"])
+async def test_who_came_before_a_process_was_closed_is_a_stranger_as_well(
+    probe_app, serve, few, access
+):
+    async with serve(probe_app, access=access) as served:
+        await served.channel.channel_ready()
+        strangers = [few(served, "127.0.0.2") for _ in range(7)]
+        await settled(strangers)
+        newcomer = few(served, "127.0.0.3")
+        assert await ended(*strangers, newcomer) == [7]
+        request = UpdateProcessSettingRequest(name="access", value="closed")
+        await ProcessServiceStub(served.channel).UpdateProcessSetting(request)
+        newcomer = few(served, "127.0.0.3")
+        assert await ended(*strangers, newcomer) == [0]

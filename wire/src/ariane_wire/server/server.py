@@ -59,7 +59,10 @@ class ConnectionWatch(Protocol):
         """A connection is gone that came; ``notes`` are those of its ``Identity``."""
 
     def is_stranger(self, identity: Identity) -> bool:
-        """Whether a client has proved nothing, and its connection may end for one of another."""
+        """Whether a client has proved nothing, and its connection may end for one of another.
+
+        Where a client may be a stranger that was none before, ``Server.ask_again`` is called.
+        """
 
 
 class Server(aio.Server):
@@ -384,6 +387,18 @@ class Server(aio.Server):
         for life in ending:
             life.end(grace_s)
         return len(ending)
+
+    def ask_again(self, where: Callable[[Identity], bool] | None = None) -> None:
+        """Have the watch say anew who is a stranger: what was proved may hold no more.
+
+        Args:
+            where: Whether this is to be asked of a client; None for all.
+        """
+        for life in self._lives.values():
+            if not life.gave_way and (where is None or where(life.identity)):
+                host = host_of(life.peer)
+                self._unproved.discard(host, life)  # So that the oldest stays the first.
+                self._unproved.add(host, life)
 
     def statistics(self) -> Statistics:
         """What the server does, and has done."""

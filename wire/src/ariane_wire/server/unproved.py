@@ -23,7 +23,7 @@ class Unproved:
         self._most = 0
 
     def add(self, host: str, life: ConnectionLife) -> None:
-        """Take note of a new one."""
+        """Take note of a new one, or anew of one whose client may be known no more."""
         theirs = self._by_host.setdefault(host, {})
         theirs[life] = None
         self._count(host, len(theirs) - 1, len(theirs))
@@ -41,7 +41,7 @@ class Unproved:
         """The one that ends for another host: the oldest of the host with most.
 
         A client that has proved who it is was a stranger for a moment: of those each is asked for
-        once, and forgotten.
+        once, and forgotten until it is added again.
 
         Args:
             host: Of the new connection.

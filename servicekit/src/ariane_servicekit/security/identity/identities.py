@@ -74,6 +74,10 @@ class Identities:
         """Whether nothing has been proved on a connection."""
         return self._identifier.is_stranger(identity)
 
+    def ask_again(self) -> None:
+        """Have the server ask anew who is a stranger: the rules or the mode are others."""
+        self._server.ask_again()
+
     def proved_until_ms(self, call: Call) -> int:
         """Until when what the caller of a call has proved lasts; 0 for no end of its own."""
         return self.logins.proved_until_ms(call.caller, call.context.identity())  # type: ignore[attr-defined]  # Of our transport.
