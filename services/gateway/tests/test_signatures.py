@@ -188,10 +188,13 @@ def test_a_call_proves_who_is_there_only_where_it_is_asked_for_a_signature(asks)
         peer=lambda: identity.peer,
         time_remaining=lambda: 1.0,
     )
-    known = SimpleNamespace(known=True, find=KEYS.get) if asks else None
+    keys = dict(KEYS)
+    known = SimpleNamespace(known=True, find=keys.get) if asks else None
     Door(known, lambda: NOW, lambda _client_id, _user: False).caller(context)
     logins = SimpleNamespace(login_of=lambda _: None)
     assert Identifier(None, logins).is_stranger(identity) is not asks
+    del keys["orders"]
+    assert Identifier(None, logins).is_stranger(identity)
 
 
 async def test_a_file_of_keys_that_is_none_is_refused_at_the_start(start_gateway, key_file):

@@ -14,11 +14,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from ariane.common.v1 import access_pb2 as access
 from ariane.common.v1 import access_rules_pb2 as rules
 from ariane.common.v1.login_service_pb2 import Delegation, DelegationTerms, KeyProof
-from ariane_servicekit import ServiceError
+from ariane_servicekit import Machine, ServiceError
 from ariane_servicekit.security.caller import Caller, CallerKind, MemberKind
 from ariane_servicekit.security.identity import logins as logins_module
 from ariane_servicekit.security.identity.delegations import DELEGATION_MS_MAX, PREFIX
-from ariane_servicekit.security.identity.identify import SESSION_KEY, Identifier
+from ariane_servicekit.security.identity.identify import SESSION_KEY, Identifier, note_proof
+from ariane_servicekit.security.identity.identities import Identities
 from ariane_servicekit.security.identity.logins import LOGIN_MS_MAX, Logins, PublicKey, signed_text
 from ariane_servicekit.security.identity.session_tokens import TOKENS_OF_USER_MAX
 from ariane_servicekit.security.rules.rule_book import RuleBook
@@ -273,8 +274,27 @@ async def test_a_stranger_is_who_has_proved_nothing(logins, keys, private):
         with suppress(ServiceError):
             identify(context)
         assert identify.is_stranger(by_session) is is_stranger
+    assert not identify.has_lost_proof(by_session)
     del keys["laptop"]
     assert identify.is_stranger(here)
+    # The connection of a login ends, that of a session token is one of a stranger again.
+    assert identify.is_stranger(by_session)
+    assert identify.has_lost_proof(by_session)
+    assert not identify.has_lost_proof(here)
+
+
+async def test_of_who_has_lost_a_proof_the_server_is_told_again():
+    settings = SimpleNamespace(openid_issuer="", insecure=False)
+    identities = Identities(settings, Machine(), None, {}.get)
+    told = []
+    server = SimpleNamespace(end_connections=lambda *_: 0, ask_again=told.append)
+    identities.start(server)
+    await identities.turn()
+    await identities.stop()
+    here = Identity(FAR)
+    for holds in (True, False):
+        note_proof(here, lambda: holds)  # noqa: B023
+        assert told[-1](here) is not holds
 
 
 def delegation(private, holder, clock, **changed):

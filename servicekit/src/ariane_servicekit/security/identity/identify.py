@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from grpc import aio
@@ -59,9 +61,16 @@ class Identifier:
 
     def is_stranger(self, identity: Identity) -> bool:
         """Whether nothing has been proved on a connection: by no certificate, login or call."""
-        if _PROVED in identity.notes or self._logins.login_of(identity) is not None:
+        holds: Callable[[], bool] | None = identity.notes.get(_PROVED)
+        if (holds is not None and holds()) or self._logins.login_of(identity) is not None:
             return False
         return self._by_certificate(identity).kind is CallerKind.ANONYMOUS
+
+    @staticmethod
+    def has_lost_proof(identity: Identity) -> bool:
+        """Whether a call has proved who is there, and that holds no more."""
+        holds: Callable[[], bool] | None = identity.notes.get(_PROVED)
+        return holds is not None and not holds()
 
     def _by_certificate(self, identity: Identity) -> Caller:
         caller: Caller | None = identity.notes.get(_CALLER)
@@ -80,13 +89,18 @@ class Identifier:
                 ErrorReason.ERROR_REASON_CREDENTIALS_INVALID,
                 f"{SESSION_KEY} does not hold, here or any more",
             )
-        note_proof(identity)
+        note_proof(identity, partial(self._logins.holds, login))
         return login.caller
 
 
-def note_proof(identity: Identity) -> None:
-    """Take note that a call has proved who is at the other end of its connection."""
-    identity.notes[_PROVED] = True
+def note_proof(identity: Identity, holds: Callable[[], bool]) -> None:
+    """Take note that a call has proved who is at the other end of its connection.
+
+    Args:
+        identity: Of the connection.
+        holds: Whether what the call has proved holds yet.
+    """
+    identity.notes[_PROVED] = holds
 
 
 def acted_for(caller: Caller, context: aio.ServicerContext[Any, Any]) -> Caller:

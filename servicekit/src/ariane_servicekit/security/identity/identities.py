@@ -91,6 +91,7 @@ class Identities:
                 self._judged = tls.readings
                 self._end(lambda peer: _has_untrusted(peer, tls), "untrusted authority")
         self._end(self.logins.has_ended, "login ended")
+        self._server.ask_again(self._identifier.has_lost_proof)
 
     def _end(self, where: Callable[[Identity], bool], cause: str) -> None:
         count = self._server.end_connections(where, GRACE_S)

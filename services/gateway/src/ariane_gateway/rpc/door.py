@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import unquote
 
@@ -95,7 +95,8 @@ class Door:
             if self._is_of_another(client_id, signer.user):
                 # What is sent to a client, as half messages are, would go to whoever says its id.
                 raise Illegal(Code.FORBIDDEN, f"{CLIENT_ID} is that of another user's client")
-            note_proof(context.identity())  # type: ignore[attr-defined]  # Of our transport.
+            identity = context.identity()  # type: ignore[attr-defined]  # Of our transport.
+            note_proof(identity, partial(self._holds, signer.access_key, signer.user))
         address = _address_of(context.peer())
         USER.set(acted_for(signer.user, address if signer.by_address else ""))
         return Caller(
@@ -123,15 +124,17 @@ class Door:
 
     def end_signed_by_lost_keys(self) -> None:
         """End calls that last whose keys do not hold any more."""
-        if self._keys is None:
-            return
         for task, stay in list(self._staying.items()):
-            key = self._keys.find(stay.access_key)
-            if (key is None or key.user != stay.user) and stay.call.ended is None:
+            if not self._holds(stay.access_key, stay.user) and stay.call.ended is None:
                 stay.call.ended = ServiceError(
                     ErrorReason.ERROR_REASON_CREDENTIALS_INVALID, "the access key holds no more"
                 )
                 task.cancel()
+
+    def _holds(self, access_key: str, user: str) -> bool:
+        """Whether a key is still that of a user."""
+        key = None if self._keys is None else self._keys.find(access_key)
+        return key is not None and key.user == user
 
     async def answer(
         self,
