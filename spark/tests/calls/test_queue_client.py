@@ -9,13 +9,16 @@ from pathlib import Path
 
 import pyspark
 import pytest
+from google.protobuf.message import DecodeError
 
+from ariane_record import RecordCorrupted
 from ariane_record.decoding.arrow import to_arrow
 from ariane_sdk import Message, MessageQueue
 from ariane_sdk.errors import (
     ConsumerOffsetRefused,
     NameServersUnreachable,
     QueueOffsetOutOfRange,
+    RecordDamaged,
     RouteNotFound,
     ServiceUnavailable,
 )
@@ -206,6 +209,23 @@ def test_what_headers_cannot_say_is_read_as_records_from_there_on(cluster):
         (QueueRange(queue, 0, 6), Detail.POSITIONS),
         (QueueRange(queue, 2, 6), Detail.RECORDS),
     ]
+
+
+@pytest.mark.parametrize(
+    ("step", "fault"),
+    [("wire_chunk", DecodeError("no message")), ("decode_chunk", RecordCorrupted("no record"))],
+)
+def test_an_answer_that_cannot_be_decoded_is_an_error_that_names_its_place(
+    queues, published, monkeypatch, step, fault
+):
+    def fail(*_):
+        raise fault
+
+    monkeypatch.setattr(queue_client, step, fail)
+    queue = next(iter(published))
+
+    with pytest.raises(RecordDamaged, match=rf"{queue.broker_name} at .*, {queue}: .*decoded.*no"):
+        list(queues.read_range(QueueRange(queue, 0, 1), ALL))
 
 
 def test_connections_are_made_once_for_each_process(local_cluster):

@@ -79,6 +79,7 @@ def test_headers_that_were_cut_off_are_not_believed(host):
     [
         {"headers": b"x" * 87},
         {"property_ends": b""},
+        {"property_ends": b"abc"},
         {"property_ends": np.array([9, 3, 1], "<i4").tobytes()},
         {"properties": b"too long" * 100},
     ],
@@ -91,6 +92,15 @@ def test_parts_that_do_not_fit_together_are_refused(broken):
 
     with pytest.raises(RecordCorrupted):
         decode_chunk(wire_chunk(answer.SerializeToString()), Detail.PROPERTIES)
+
+
+@pytest.mark.parametrize("detail", list(Detail))
+def test_sizes_that_are_no_numbers_are_refused(detail):
+    answer = answer_of(*map(message, range(3)))
+    answer.record_sizes = answer.record_sizes[:-1]
+
+    with pytest.raises(RecordCorrupted, match="11 bytes of sizes"):
+        decode_chunk(wire_chunk(answer.SerializeToString()), detail)
 
 
 def test_an_answer_is_taken_apart_without_a_copy():

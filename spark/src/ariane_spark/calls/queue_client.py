@@ -21,6 +21,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final, NamedTuple, NoReturn, TypeAlias
 
+from google.protobuf.message import DecodeError
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from ariane.broker.v1 import pull_service_pb2 as pull
@@ -30,12 +31,13 @@ from ariane.common.v1.subscription_pb2 import (
     FILTER_KIND_TAG,
     FilterExpression,
 )
-from ariane_record import QueueOffset
+from ariane_record import QueueOffset, RecordCorrupted
 from ariane_record.names import is_system_topic
 from ariane_sdk import MessageQueue
 from ariane_sdk.errors import (
     ArianeError,
     CallError,
+    RecordDamaged,
     RouteNotFound,
     ServiceUnavailable,
     TopicNotFound,
@@ -268,13 +270,7 @@ class QueueClient:
             raise asked.failure or AssertionError("neither asked nor failed")
         try:
             for answer in self._watch.answers(stream):
-                chunk = wire_chunk(answer)
-                yield RangeChunk(
-                    decode_chunk(chunk, fetch.detail) if chunk.head.record_sizes else None,
-                    QueueOffset(chunk.head.next_queue_offset),
-                    [(run.first_queue_offset, run.message_count) for run in chunk.head.lost],
-                    len(answer),
-                )
+                yield _range_chunk(answer, fetch.detail, f"{stream.peer}, {part.queue}")
         except CallFailed as failure:
             self._routes.forget(part.queue.topic)
             raise error_from_rpc(failure, peer=stream.peer) from failure
@@ -349,6 +345,21 @@ class QueueClient:
             for name, address in addresses.items()
         }
         return lambda: {name: _result(call, name, addresses[name]) for name, call in calls.items()}
+
+
+def _range_chunk(answer: bytes, detail: Detail, place: str) -> RangeChunk:
+    """The chunk in an answer from a place, which is named by errors."""
+    try:
+        chunk = wire_chunk(answer)
+        records = decode_chunk(chunk, detail) if chunk.head.record_sizes else None
+    except (DecodeError, RecordCorrupted) as error:
+        raise RecordDamaged(f"{place}: an answer cannot be decoded: {error}") from error
+    return RangeChunk(
+        records,
+        QueueOffset(chunk.head.next_queue_offset),
+        [(run.first_queue_offset, run.message_count) for run in chunk.head.lost],
+        len(answer),
+    )
 
 
 def _fail(error: ArianeError) -> NoReturn:

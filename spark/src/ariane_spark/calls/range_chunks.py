@@ -17,7 +17,7 @@ from google.protobuf.message import DecodeError
 from ariane.broker.v1.pull_service_pb2 import PullRangeResponse
 from ariane_record.decoding.columns import RecordColumns, decode_columns
 from ariane_record.decoding.header_columns import decode_headers
-from ariane_record.errors import WireCorrupted
+from ariane_record.errors import RecordCorrupted, WireCorrupted
 from ariane_record.layout import HOST_FLAGS
 from ariane_record.single.wire_fields import fields_of, length_tag
 from ariane_spark.records.columns import Detail
@@ -82,7 +82,10 @@ def decode_chunk(chunk: WireChunk, detail: Detail) -> RecordColumns:
         HeadersTooShort: The chunk has to be read again as records.
         RecordCorrupted: Its parts do not fit together.
     """
-    sizes = np.frombuffer(chunk.head.record_sizes, _WIRE_INT32).astype(np.int32, copy=False)
+    octets = chunk.head.record_sizes
+    if len(octets) % _WIRE_INT32.itemsize:
+        raise RecordCorrupted(f"{len(octets)} bytes of sizes are no whole numbers")
+    sizes = np.frombuffer(octets, _WIRE_INT32).astype(np.int32, copy=False)
     if detail is Detail.RECORDS:
         return decode_columns(chunk.records, sizes)
     ends = chunk.head.property_ends if detail is Detail.PROPERTIES else None

@@ -45,10 +45,12 @@ def decode_headers(
     nothing = np.zeros(count, np.int64)
     starts, lengths = nothing, nothing
     if property_ends is not None:
+        if len(property_ends) != _WIRE_INT32.itemsize * count:
+            raise RecordCorrupted(f"{len(property_ends)} bytes of ends for {count} records")
         ends = np.frombuffer(property_ends, _WIRE_INT32).astype(np.int64)
         lengths = np.diff(ends, prepend=0)
-        if len(ends) != count or (lengths < 0).any() or int(lengths.sum()) != len(properties):
-            raise RecordCorrupted(f"{len(ends)} ends of properties do not fit {count} records")
+        if (lengths < 0).any() or int(lengths.sum()) != len(properties):
+            raise RecordCorrupted(f"its ends do not fit {len(properties)} bytes of properties")
         starts = ends - lengths
     return RecordColumns(
         properties,
