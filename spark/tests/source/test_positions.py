@@ -36,6 +36,14 @@ def test_a_queue_that_is_older_than_its_time_starts_at_its_end_or_is_an_error(cl
         places(cluster, AtTimes({queues[0]: 91}, strict=True))
 
 
+def test_a_message_that_is_stored_meanwhile_is_one_after_the_time(cluster, growing):
+    queue = growing("orders", "broker-a", 0, 10)
+
+    assert places(cluster, AtTime(95, strict=True)) == [10]
+    with pytest.raises(NothingAtTime):
+        places(cluster, AtTimes({queue: 9999}, strict=True))
+
+
 def test_where_a_group_stands_and_the_rest_as_otherwise(cluster, queues):
     cluster.groups["billing"] = {queues[0]: 7}
 

@@ -102,6 +102,25 @@ def _at_times(
     strict: bool,
 ) -> Positions:
     """For each queue the first message stored at or after its time, or else its end."""
+    found = _found_at(timestamps_ms, bounds, cluster)
+    if strict and _without_message(found, bounds):
+        # Of a busy queue, what was found may have been stored since its end was asked for.
+        now = cluster.bounds(sorted({queue.topic for queue in found}), lenient=True)
+        found = _found_at(timestamps_ms, bounds, cluster)
+        nothing = _without_message(found, {**bounds, **now})
+        if nothing:
+            raise NothingAtTime(
+                f"{', '.join(nothing)}: no message was stored at or after the starting time; to"
+                " start at the end, set 'startingOffsetsByTimestampStrategy' to 'latest'"
+            )
+    return found
+
+
+def _found_at(
+    timestamps_ms: Mapping[MessageQueue, int],
+    bounds: Mapping[MessageQueue, Bounds],
+    cluster: Cluster,
+) -> Positions:
     topics_by_time: dict[int, set[str]] = {}
     for queue, timestamp_ms in timestamps_ms.items():
         topics_by_time.setdefault(timestamp_ms, set()).add(queue.topic)
@@ -109,19 +128,16 @@ def _at_times(
         timestamp_ms: cluster.offsets_at(sorted(topics), timestamp_ms)
         for timestamp_ms, topics in topics_by_time.items()
     }
-    found = {
+    return {
         # A queue that was created between the two requests has no older messages.
         queue: answers[timestamp_ms].get(queue, bounds[queue].earliest)
         for queue, timestamp_ms in timestamps_ms.items()
     }
-    if strict:
-        nothing = [str(queue) for queue in sorted(found) if found[queue] >= bounds[queue].latest]
-        if nothing:
-            raise NothingAtTime(
-                f"{', '.join(nothing)}: no message was stored at or after the starting time; to"
-                " start at the end, set 'startingOffsetsByTimestampStrategy' to 'latest'"
-            )
-    return found
+
+
+def _without_message(found: Positions, bounds: Mapping[MessageQueue, Bounds]) -> list[str]:
+    """Queues that ended, when they were asked for their ends, before what was found later."""
+    return [str(queue) for queue in sorted(found) if found[queue] >= bounds[queue].latest]
 
 
 def _check_known(positions: Iterable[MessageQueue], bounds: Mapping[MessageQueue, Bounds]) -> None:
