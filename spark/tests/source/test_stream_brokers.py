@@ -9,6 +9,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from ariane.namesrv.v1.maintenance_service_pb2 import WipeWritePermissionRequest
 from ariane.namesrv.v1.maintenance_service_pb2_grpc import MaintenanceServiceStub
 from ariane_sdk import Message
+from ariane_sdk.errors import RouteNotFound
 from ariane_sdk.sync import ClusterClient, Producer
 from ariane_servicekit.running.processes import LocalCluster
 from ariane_spark.errors import DataLost
@@ -96,6 +97,30 @@ def test_a_queue_whose_broker_left_just_now_is_waited_for(cluster, clock, reader
     clock.now += RETURN_S_MAX
     with pytest.raises(DataLost, match="orders@broker-b#0: no live broker offers this queue"):
         reader.latestOffset(end, ALL)
+
+
+def test_who_is_away_is_asked_for_once_with_the_ends_of_queues(cluster, clock, reader_with):
+    """Name servers are not to hear of a deleted topic for each of its queues in each idle look."""
+    start = {"orders": {f"broker-{name}": {str(n): 7 for n in range(8)} for name in "ab"}}
+    cluster.add("refunds", "broker-a", 0, 5)
+    asked = []
+
+    def away_brokers(topic):
+        asked.append(topic)
+        raise RouteNotFound(f"no broker carries {topic}")
+
+    cluster.away_brokers = away_brokers
+    given = {"topic": None, "topics": "orders,refunds", "offsetCacheMs": "500"}
+    reader = reader_with(failOnDataLoss="false", **given)
+
+    end = through_spark(reader.latestOffset(through_spark(start), ALL))
+    assert end["refunds"]["broker-a"]["0"] == 5
+    for _ in range(10):
+        assert reader.latestOffset(end, ALL) is end
+    assert asked == ["orders"]
+    clock.now += 0.5
+    assert reader.latestOffset(end, ALL) is end
+    assert asked == ["orders"] * 2
 
 
 def test_a_run_that_ends_does_not_leave_out_a_broker_that_left(cluster, reader_with):

@@ -24,6 +24,11 @@ class LeftBrokers:
         self._monotonic = monotonic
         self._since_s: dict[str, float] = {}
         self._closed: set[MessageQueue] = set()
+        self._away: dict[str, frozenset[str] | None] = {}
+
+    def ask_anew(self) -> None:
+        """Ask who is away again the next time; until then, once for each topic."""
+        self._away.clear()
 
     def lost(
         self,
@@ -58,10 +63,7 @@ class LeftBrokers:
             catalog: Knows who left.
         """
         name = queue.broker_name
-        try:
-            if queue not in self._closed and name not in catalog.away_brokers(queue.topic):
-                return False
-        except ArianeError:
+        if queue not in self._closed and name not in (self._away_of(queue.topic, catalog) or ()):
             return False
         now_s = self._monotonic()
         if name not in self._since_s:
@@ -75,18 +77,28 @@ class LeftBrokers:
             )
         return now_s - self._since_s[name] < RETURN_S_MAX
 
-    @staticmethod
-    def is_out_of_service(queue: MessageQueue, catalog: QueueCatalog) -> bool:
+    def is_out_of_service(self, queue: MessageQueue, catalog: QueueCatalog) -> bool:
         """Whether a queue is missing because its broker was drained, and stopped for good.
 
         Args:
             queue: A queue that took no more messages.
             catalog: Knows who left undrained, and may have got some since.
         """
-        try:
-            return queue.broker_name not in catalog.away_brokers(queue.topic)
-        except ArianeError:
-            return False
+        away = self._away_of(queue.topic, catalog)
+        return away is not None and queue.broker_name not in away
+
+    def _away_of(self, topic: str, catalog: QueueCatalog) -> frozenset[str] | None:
+        """Who left undrained; ``None`` if nobody knows.
+
+        An idle query looks ten times a second. Name servers that know nothing of a topic, because
+        it was deleted, are asked each time, and a topic has many queues.
+        """
+        if topic not in self._away:
+            try:
+                self._away[topic] = catalog.away_brokers(topic)
+            except ArianeError:
+                self._away[topic] = None
+        return self._away[topic]
 
     def are_there(self, bounds: Mapping[MessageQueue, Bounds]) -> None:
         """Forget that brokers left which have queues now, and note which queues are closed."""

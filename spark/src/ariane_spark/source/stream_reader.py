@@ -182,9 +182,8 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begins = self._begins(begins_of(end) | from_checkpoint(start), to)
         begins |= self._begins_anew(begins, log_epochs_of(start), epochs)
         ranges = ranges_between(begins, to, epochs)
-        limits = self._options.limits
         parallelism = cluster_parallelism()
-        planned = plan_partitions(ranges, limits, parallelism=parallelism)
+        planned = plan_partitions(ranges, self._options.limits, parallelism=parallelism)
         topics = {queue.topic for queue in to}
         return list(task_partitions(planned, self._options, topics, parallelism=parallelism))
 
@@ -348,6 +347,7 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             cluster = self._connect(self._options)
             self._bounds = self._bounds_now(cluster)
             self._uncertain = cluster.uncertain_topics()
+            self._left.ask_anew()
             self._bounds_until = self._monotonic() + self._options.offset_cache_ms / 1000
         return self._bounds
 
