@@ -171,7 +171,7 @@ def _behind_an_act(chance: Random, at_s: float, *_: str) -> Iterator[Fault]:
     """A primary goes right behind an operator's act, which its replicas have heard of, or not."""
     slow_s = chance.uniform(2.0, 10.0)
     yield _fault(at_s, "slow-network", REPLICA, slow_s, chance.uniform(0.0, 1.0))
-    for _turn in range(2):
+    for _time in range(2):
         at_s += chance.uniform(0.0, 4.0)
         amount = amount_of("power", chance.random())
         trigger = chance.choice(("acts", "acted"))
