@@ -73,7 +73,7 @@ PARTS = [
     {"errors", "ArianeException"},
     {"message", "Message", "Delivery", "Receipt", "Nack", "Outcome", "Times"},
     {"producer", "Producer", "gathering", "Gathering", "records"},
-    {"consumer", "received", "Consumer", "ConsumerSettings"},
+    {"consumer", "received", "Consumer", "ConsumerSettings", "Records"},
     {"listener", "listening", "Listener", "Listening", "standstill", "Standstill"},
     {"transaction", "transactions", "TransactionProducer"},
     {"requests", "inbox", "Requests", "Inbox", "ReplyInbox"},
@@ -111,3 +111,9 @@ def test_go_shows_no_property_of_a_record_that_a_broker_does_not_show_plainly():
     hidden, read = code.split("var hiddenProperties", 1)[1].split("\n}\n", 1)
     names = re.findall(r'"(\S+?)": true', hidden) + re.findall(r'case "(\S+)":', read)
     assert sorted(names) == sorted(SYSTEM_PROPERTIES | REPLY_PROPERTIES)
+
+
+def test_java_shows_no_property_of_a_record_that_a_broker_does_not_show_plainly():
+    code = (clients.JAVA / "src/main/java/mq/ariane/client/Records.java").read_text()
+    hidden = code.split("HIDDEN = Set.of(", 1)[1].split(");", 1)[0]
+    assert sorted(re.findall(r'"(\S+?)"', hidden)) == sorted(SYSTEM_PROPERTIES | REPLY_PROPERTIES)

@@ -1,10 +1,11 @@
 package mq.ariane.client;
 
+import com.google.protobuf.ByteString;
 import io.grpc.Context;
 import java.lang.System.Logger.Level;
 import java.time.Duration;
+import java.time.Instant;
 import java.util.ArrayList;
-import java.util.Iterator;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -17,18 +18,14 @@ import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
-import java.util.function.BiFunction;
-import mq.ariane.broker.v1.AckMessagesRequest;
-import mq.ariane.broker.v1.ChangeInvisibleDurationRequest;
 import mq.ariane.broker.v1.LostRun;
-import mq.ariane.broker.v1.NackMessagesRequest;
-import mq.ariane.broker.v1.ReceiveMessagesRequest;
-import mq.ariane.broker.v1.ReceiveMessagesResponse;
 import mq.ariane.broker.v1.ReceiveOrder;
+import mq.ariane.broker.v1.ReceiveRecordsRequest;
 import mq.ariane.broker.v1.ReceiveServiceGrpc;
-import mq.ariane.broker.v1.ReceiveServiceGrpc.ReceiveServiceBlockingStub;
-import mq.ariane.broker.v1.ReceivedMessage;
-import mq.ariane.broker.v1.SettledMessage;
+import mq.ariane.broker.v1.ReceivedRecords;
+import mq.ariane.broker.v1.RecordSettlement;
+import mq.ariane.broker.v1.SettleRecordsRequest;
+import mq.ariane.broker.v1.SettledRecords;
 import mq.ariane.common.v1.Subscription;
 import mq.ariane.namesrv.v1.BrokerRoute;
 
@@ -80,7 +77,7 @@ public final class Consumer implements AutoCloseable {
                     return;
                 }
                 pending.remove(answer.address());
-                answer.deliveries().forEach(each -> giveBack(each, deadline));
+                giveBack(answer.deliveries(), deadline);
             }
         } catch (InterruptedException interrupted) {
             Thread.currentThread().interrupt();
@@ -105,16 +102,16 @@ public final class Consumer implements AutoCloseable {
         new Listening(client, this, settings.group, settings.invisible, concurrency, traced).run();
     }
 
-    void giveBack(Delivery delivery) {
-        giveBack(delivery, Deadline.in(client.settings().tryTimeout));
+    void giveBack(List<Delivery> deliveries) {
+        giveBack(deliveries, Deadline.in(client.settings().tryTimeout));
     }
 
-    /** Shows a message to others. What a broker does not hear of comes again by itself. */
-    private void giveBack(Delivery delivery, Deadline deadline) {
+    /** Shows messages to others. What a broker does not hear of comes again by itself. */
+    private void giveBack(List<Delivery> deliveries, Deadline deadline) {
         try {
-            changeInvisible(delivery, Duration.ZERO, deadline);
+            settle(deliveries, invisible(Duration.ZERO), deadline);
         } catch (ArianeException away) {
-            LOG.log(Level.DEBUG, "a message is not given back before its time", away);
+            LOG.log(Level.DEBUG, "messages are not given back before their time", away);
         }
     }
 
@@ -197,12 +194,11 @@ public final class Consumer implements AutoCloseable {
     }
 
     /**
-     * Says that messages are done. Of one whose time was over, so that it comes again or has, an exception says
-     * RECEIPT_HANDLE_EXPIRED; further ones are suppressed in the first.
+     * Says that messages are done. Where the time of some was over, so that they come again or have, an exception says
+     * RECEIPT_HANDLE_EXPIRED, and the others are done; those of further queues are suppressed in the first.
      */
     public void ack(List<Delivery> deliveries) {
-        settle(deliveries, (stub, handles) -> stub.ackMessages(AckMessagesRequest.newBuilder()
-                .setConsumerGroup(settings.group).addAllReceiptHandles(handles).build()).getResultsList());
+        settle(deliveries, RecordSettlement.getDefaultInstance(), client.deadline());
     }
 
     /** The same on a thread of the client. */
@@ -219,23 +215,23 @@ public final class Consumer implements AutoCloseable {
         if (how.delay() != null) {
             nack.setDelay(Times.of(how.delay()));
         }
-        settle(deliveries, (stub, handles) -> stub.nackMessages(NackMessagesRequest.newBuilder()
-                .setConsumerGroup(settings.group).addAllReceiptHandles(handles).setNack(nack).build())
-                .getResultsList());
+        settle(deliveries, RecordSettlement.newBuilder().setNack(nack).build(), client.deadline());
     }
 
-    /** Lets others not see a message for so long from now on; returns what settles it then. */
+    /** Lets others not see a message for so long from now on; returns it with that time, as far as this clock tells. */
     public Delivery changeInvisible(Delivery delivery, Duration duration) {
         return changeInvisible(delivery, duration, client.deadline());
     }
 
     private Delivery changeInvisible(Delivery delivery, Duration duration, Deadline deadline) {
-        var request = ChangeInvisibleDurationRequest.newBuilder().setConsumerGroup(settings.group)
-                .setReceiptHandle(delivery.handle()).setInvisibleDuration(Times.of(duration)).build();
-        var answer = onPrimary(delivery.brokerName(), deadline, stub -> stub.changeInvisibleDuration(request));
+        Instant until = Instant.now().plus(duration);
+        settle(List.of(delivery), invisible(duration), deadline);
         return new Delivery(delivery.message(), delivery.brokerName(), delivery.queueId(), delivery.offset(),
-                delivery.attempt(), Times.of(answer.getInvisibleUntil()), answer.getReceiptHandle(),
-                delivery.replyAddress());
+                delivery.attempt(), until, delivery.receipt(), delivery.replyAddress());
+    }
+
+    private static RecordSettlement invisible(Duration duration) {
+        return RecordSettlement.newBuilder().setInvisibleDuration(Times.of(duration)).build();
     }
 
     /** Asks for others who wait: whoever works on messages asks for nothing meanwhile. */
@@ -282,15 +278,12 @@ public final class Consumer implements AutoCloseable {
         List<Delivery> deliveries = new ArrayList<>();
         Context before = life.attach();
         try {
-            ReceiveMessagesRequest request = ReceiveMessagesRequest.newBuilder().setOrder(of).build();
+            ReceiveRecordsRequest request = ReceiveRecordsRequest.newBuilder().setOrder(of).build();
             long nanos = hold.plus(client.settings().tryTimeout).toNanos();
-            Iterator<ReceiveMessagesResponse> answers = client.stub(ReceiveServiceGrpc::newBlockingStub, peer)
-                    .withDeadlineAfter(nanos, TimeUnit.NANOSECONDS).receiveMessages(request);
-            while (answers.hasNext()) {
-                answers.next().getMessagesList().forEach(each -> {
-                    hear(each);
-                    deliveries.add(Delivery.of(each));
-                });
+            for (ReceivedRecords queue : client.stub(ReceiveServiceGrpc::newBlockingStub, peer)
+                    .withDeadlineAfter(nanos, TimeUnit.NANOSECONDS).receiveRecords(request).getQueuesList()) {
+                hear(peer.name(), queue);
+                Records.read(peer.name(), queue, deliveries::add);
             }
             return new Answer(address, deliveries, System.nanoTime(), null);
         } catch (RuntimeException | LinkageError error) { // A library of a format may not be for this machine.
@@ -310,33 +303,40 @@ public final class Consumer implements AutoCloseable {
         return lost.get();
     }
 
-    private void hear(ReceivedMessage received) {
-        var position = received.getMessage().getPosition();
-        for (LostRun run : received.getLostList()) {
+    private void hear(String brokerName, ReceivedRecords queue) {
+        for (LostRun run : queue.getLostList()) {
             lost.addAndGet(run.getMessageCount());
             long count = run.getMessageCount();
             LOG.log(Level.ERROR, "{0}@{1}#{2}: {3} from queue offset {4} on {5} lost, damaged in the broker, and passed"
-                    + " over", received.getMessage().getTopic(), position.getBrokerName(),
-                    Integer.toString(position.getQueueId()), ArianeException.counted(count, "message"),
-                    Long.toString(run.getFirstQueueOffset()), count == 1 ? "is" : "are");
+                    + " over", queue.getTopic(), brokerName, Integer.toString(queue.getQueueId()),
+                    ArianeException.counted(count, "message"), Long.toString(run.getFirstQueueOffset()),
+                    count == 1 ? "is" : "are");
         }
     }
 
-    /** Calls each broker once, all at a time, for the messages that are its own. To settle again is harmless. */
-    private void settle(List<Delivery> deliveries,
-            BiFunction<ReceiveServiceBlockingStub, List<String>, List<SettledMessage>> call) {
-        Deadline deadline = client.deadline();
-        Map<String, List<String>> places = new LinkedHashMap<>();
+    /**
+     * Calls each broker once, all at a time, for the messages that are its own: their outcome is that of the settlement.
+     * To settle again is harmless.
+     */
+    private void settle(List<Delivery> deliveries, RecordSettlement outcome, Deadline deadline) {
+        Map<String, Map<ByteString, List<Long>>> places = new LinkedHashMap<>();
         for (Delivery delivery : deliveries) {
-            places.computeIfAbsent(delivery.brokerName(), broker -> new ArrayList<>()).add(delivery.handle());
+            places.computeIfAbsent(delivery.brokerName(), broker -> new LinkedHashMap<>())
+                    .computeIfAbsent(delivery.receipt(), receipt -> new ArrayList<>()).add(delivery.offset());
         }
-        Map<String, CompletableFuture<List<SettledMessage>>> answers = new LinkedHashMap<>();
-        places.forEach((broker, handles) -> answers.put(broker,
-                client.aside(() -> onPrimary(broker, deadline, stub -> call.apply(stub, handles)))));
+        Map<String, CompletableFuture<List<SettledRecords>>> answers = new LinkedHashMap<>();
+        places.forEach((broker, offsets) -> {
+            var request = SettleRecordsRequest.newBuilder().setConsumerGroup(settings.group);
+            offsets.forEach((receipt, of) -> request.addSettlements(
+                    outcome.toBuilder().setReceipt(receipt).setRanges(Records.ranges(of))));
+            answers.put(broker, client.aside(() -> client.onPrimary(broker, settings.topics(), deadline,
+                    peer -> client.oneTry(ReceiveServiceGrpc::newBlockingStub, peer, deadline)
+                            .settleRecords(request.build()).getResultsList())));
+        });
         List<ArianeException> failures = new ArrayList<>();
         answers.forEach((broker, answer) -> {
             try {
-                answer.get().stream().filter(SettledMessage::hasError)
+                answer.get().stream().filter(SettledRecords::hasError)
                         .forEach(result -> failures.add(ArianeException.of(result.getError(), broker)));
             } catch (ExecutionException failed) {
                 failures.add(ArianeException.of(failed.getCause(), broker));
@@ -350,11 +350,5 @@ public final class Consumer implements AutoCloseable {
             failures.forEach(first::addSuppressed);
             throw first;
         }
-    }
-
-    private <A> A onPrimary(String brokerName, Deadline deadline,
-            java.util.function.Function<ReceiveServiceBlockingStub, A> call) {
-        return client.onPrimary(brokerName, settings.topics(), deadline,
-                peer -> call.apply(client.oneTry(ReceiveServiceGrpc::newBlockingStub, peer, deadline)));
     }
 }

@@ -94,7 +94,7 @@ final class Listening {
                         threads.execute(() -> handle(held));
                     }
                 } finally {
-                    some.subList(begun, some.size()).forEach(each -> consumer.giveBack(each.end()));
+                    consumer.giveBack(some.subList(begun, some.size()).stream().map(Held::end).toList());
                 }
             }
         } catch (IllegalStateException closed) {

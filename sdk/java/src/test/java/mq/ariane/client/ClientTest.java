@@ -378,7 +378,7 @@ class ClientTest {
         List<String> handled = new ArrayList<>();
         Future<?> listening = threads.submit(() -> {
             consumer.listen(1, delivery -> {
-                handled.add(delivery.handle());
+                handled.add(new String(delivery.message().body(), StandardCharsets.UTF_8));
                 begun.countDown();
                 goesOn.await();
             });

@@ -1,6 +1,5 @@
 package mq.ariane.client;
 
-import com.google.protobuf.ByteString;
 import io.grpc.Grpc;
 import io.grpc.InsecureServerCredentials;
 import io.grpc.Server;
@@ -8,6 +7,8 @@ import io.grpc.Status;
 import io.grpc.StatusRuntimeException;
 import io.grpc.stub.StreamObserver;
 import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
@@ -15,31 +16,26 @@ import java.util.Map;
 import java.util.concurrent.Callable;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CopyOnWriteArrayList;
-import mq.ariane.broker.v1.AckMessagesRequest;
-import mq.ariane.broker.v1.AckMessagesResponse;
-import mq.ariane.broker.v1.ChangeInvisibleDurationRequest;
-import mq.ariane.broker.v1.ChangeInvisibleDurationResponse;
 import mq.ariane.broker.v1.ListQueueBoundsRequest;
 import mq.ariane.broker.v1.ListQueueBoundsResponse;
-import mq.ariane.broker.v1.NackMessagesRequest;
-import mq.ariane.broker.v1.NackMessagesResponse;
 import mq.ariane.broker.v1.PullMessagesRequest;
 import mq.ariane.broker.v1.PullMessagesResponse;
 import mq.ariane.broker.v1.PullPosition;
 import mq.ariane.broker.v1.PullServiceGrpc;
 import mq.ariane.broker.v1.QueueBounds;
 import mq.ariane.broker.v1.QueueMessages;
-import mq.ariane.broker.v1.ReceiveMessagesRequest;
-import mq.ariane.broker.v1.ReceiveMessagesResponse;
+import mq.ariane.broker.v1.ReceiveRecordsRequest;
+import mq.ariane.broker.v1.ReceiveRecordsResponse;
 import mq.ariane.broker.v1.ReceiveServiceGrpc;
-import mq.ariane.broker.v1.ReceivedMessage;
+import mq.ariane.broker.v1.RecordSettlement;
 import mq.ariane.broker.v1.SendMessagesRequest;
 import mq.ariane.broker.v1.SendMessagesResponse;
 import mq.ariane.broker.v1.SendServiceGrpc;
 import mq.ariane.broker.v1.SentMessage;
-import mq.ariane.broker.v1.SettledMessage;
+import mq.ariane.broker.v1.SettleRecordsRequest;
+import mq.ariane.broker.v1.SettleRecordsResponse;
+import mq.ariane.broker.v1.SettledRecords;
 import mq.ariane.common.v1.MessageQueue;
-import mq.ariane.common.v1.StoredPosition;
 import mq.ariane.namesrv.v1.BrokerRoute;
 import mq.ariane.namesrv.v1.GetMessageGroupQueueRequest;
 import mq.ariane.namesrv.v1.GetMessageGroupQueueResponse;
@@ -60,10 +56,13 @@ final class FakeProcess implements AutoCloseable {
     final List<SendMessagesRequest> sent = new CopyOnWriteArrayList<>();
     final List<String> settled = Collections.synchronizedList(new ArrayList<>());
 
-    /** Handles of what failed, each with its cause. */
+    /** Bodies of what was received, by their offsets. */
+    final List<String> handed = Collections.synchronizedList(new ArrayList<>());
+
+    /** What failed, each with its cause. */
     final Map<String, String> failed = new ConcurrentHashMap<>();
 
-    /** Handles of what was shown to others at once. */
+    /** What was shown to others at once. */
     final List<String> shown = Collections.synchronizedList(new ArrayList<>());
 
     /** Bodies of what comes with one call, which is UNAVAILABLE where it throws. */
@@ -205,44 +204,37 @@ final class FakeProcess implements AutoCloseable {
 
     private final class Receives extends ReceiveServiceGrpc.ReceiveServiceImplBase {
         @Override
-        public void receiveMessages(ReceiveMessagesRequest request, StreamObserver<ReceiveMessagesResponse> caller) {
+        public void receiveRecords(ReceiveRecordsRequest request, StreamObserver<ReceiveRecordsResponse> caller) {
             answer(caller, () -> {
-                ReceiveMessagesResponse.Builder said = ReceiveMessagesResponse.newBuilder();
+                List<byte[]> records = new ArrayList<>();
                 for (String body : receive.call()) {
-                    said.addMessages(ReceivedMessage.newBuilder().setReceiptHandle(body)
-                            .setMessage(mq.ariane.common.v1.Message.newBuilder().setTopic(TOPIC)
-                                    .setBody(ByteString.copyFromUtf8(body))
-                                    .setPosition(StoredPosition.newBuilder().setBrokerName(name))));
+                    synchronized (handed) {
+                        records.add(RecordsTest.record(TOPIC, body, handed.size()));
+                        handed.add(body);
+                    }
                 }
-                return said.build();
+                return ReceiveRecordsResponse.newBuilder().addQueues(RecordsTest.queue(records, 0)).build();
             });
         }
 
         @Override
-        public void changeInvisibleDuration(ChangeInvisibleDurationRequest request,
-                StreamObserver<ChangeInvisibleDurationResponse> caller) {
-            if (request.getInvisibleDuration().getSeconds() == 0) {
-                shown.add(request.getReceiptHandle());
+        public void settleRecords(SettleRecordsRequest request, StreamObserver<SettleRecordsResponse> caller) {
+            SettleRecordsResponse.Builder said = SettleRecordsResponse.newBuilder();
+            for (RecordSettlement each : request.getSettlementsList()) {
+                ByteBuffer ranges = each.getRanges().asReadOnlyByteBuffer().order(ByteOrder.LITTLE_ENDIAN);
+                while (ranges.hasRemaining()) {
+                    int first = (int) ranges.getLong();
+                    List<String> bodies = List.copyOf(handed.subList(first, first + (int) ranges.getLong()));
+                    if (each.hasNack()) {
+                        bodies.forEach(body -> failed.put(body, each.getNack().getCause()));
+                    } else if (!each.hasInvisibleDuration()) {
+                        settled.addAll(bodies);
+                    } else if (each.getInvisibleDuration().getSeconds() == 0) {
+                        shown.addAll(bodies);
+                    }
+                }
+                said.addResults(SettledRecords.getDefaultInstance());
             }
-            answer(caller, () -> ChangeInvisibleDurationResponse.newBuilder()
-                    .setReceiptHandle(request.getReceiptHandle()).build());
-        }
-
-        @Override
-        public void nackMessages(NackMessagesRequest request, StreamObserver<NackMessagesResponse> caller) {
-            NackMessagesResponse.Builder said = NackMessagesResponse.newBuilder();
-            for (String handle : request.getReceiptHandlesList()) {
-                failed.put(handle, request.getNack().getCause());
-                said.addResults(SettledMessage.getDefaultInstance());
-            }
-            answer(caller, said::build);
-        }
-
-        @Override
-        public void ackMessages(AckMessagesRequest request, StreamObserver<AckMessagesResponse> caller) {
-            settled.addAll(request.getReceiptHandlesList());
-            AckMessagesResponse.Builder said = AckMessagesResponse.newBuilder();
-            request.getReceiptHandlesList().forEach(handle -> said.addResults(SettledMessage.getDefaultInstance()));
             answer(caller, said::build);
         }
     }

@@ -305,7 +305,7 @@ class RequestsTest {
         assertThrows(IllegalArgumentException.class,
                 () -> producer.request(message("x").deliveredAt(Instant.now()), PATIENCE));
         assertEquals(0, client.replies.waiting());
-        Delivery plain = new Delivery(message("x"), "broker-a", 0, 0, 1, Instant.EPOCH, "", null);
+        Delivery plain = new Delivery(message("x"), "broker-a", 0, 0, 1, Instant.EPOCH, ByteString.EMPTY, null);
         ArianeException error = assertThrows(ArianeException.class, () -> producer.reply(plain, new byte[0]));
         assertEquals("NO_REQUEST", error.reason());
         assertFalse(error.isOutcomeUnknown());

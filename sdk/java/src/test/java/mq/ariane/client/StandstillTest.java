@@ -2,6 +2,7 @@ package mq.ariane.client;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 
+import com.google.protobuf.ByteString;
 import java.time.Duration;
 import java.time.Instant;
 import java.util.Optional;
@@ -12,7 +13,7 @@ class StandstillTest {
 
     private static Delivery delivery(String id) {
         var sent = mq.ariane.common.v1.Message.newBuilder().setTopic("orders").setUniqueId(id).build();
-        return new Delivery(Message.of(sent), "broker-a", 3, 0, 1, Instant.EPOCH, id, null);
+        return new Delivery(Message.of(sent), "broker-a", 3, 0, 1, Instant.EPOCH, ByteString.EMPTY, null);
     }
 
     private Optional<String> after(int seconds) {
