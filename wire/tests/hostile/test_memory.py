@@ -170,9 +170,9 @@ async def test_the_connections_of_a_host_share_what_it_may_have_held():
     held = [*connected(address, 2), *connected(address, 1, "127.0.0.2")]
     while server.statistics().connections < len(held):
         await turns(1)
-    ledgers = [connection.ledger for connection in server._lives]
-    assert len(set(map(id, ledgers))) == 2
-    assert {each.octets_max for each in ledgers} == {384 * MIB}
+    shares = [connection.share for connection in server._lives]
+    assert len(set(map(id, shares))) == 2
+    assert {each.octets_max for each in shares} == {384 * MIB}
     assert refused(held) == 0
     while server.statistics().connections:
         await turns(1)

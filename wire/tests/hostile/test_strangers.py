@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import sys
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 
 import grpc
 import pytest
@@ -289,6 +291,78 @@ async def test_who_comes_while_known_ones_fill_the_memory_is_left_alone():
                 await turns(1)
         assert (left(come), left(known)) == (3, 2)
         close([*come, *known, more, less])
+
+
+class CountedHosts(KnownHosts):
+    """Counts how often it is asked."""
+
+    def __init__(self):
+        self.asked = 0
+
+    def is_stranger(self, identity):
+        self.asked += 1
+        return super().is_stranger(identity)
+
+
+async def parts_held(address, count, host):
+    """A connection with so many messages that are never whole, each in a call of its own."""
+    [one] = connected(address, 1, host)
+    part = b"\0" + (1000).to_bytes(4, "big") + bytes(500)
+    said = PREFACE + settings()
+    for stream_id in range(1, 2 * count, 2):
+        said += frame(Kind.HEADERS, END_HEADERS, stream_id, block(request_fields(NAME)))
+        said += frame(Kind.DATA, 0, stream_id, part)
+    await asyncio.get_running_loop().sock_sendall(one, said)
+    return one
+
+
+async def look_at_strangers(streams, idle):
+    """Of one look while all hold too much: its calls, and how often it asked who is a stranger."""
+    watch = CountedHosts()
+    async with full(1_000, watch, octets_max=1 << 20) as (server, address), asyncio.timeout(60):
+        waiting = connected(address, idle, "127.0.0.4")
+        holding = await parts_held(address, streams, "127.0.0.4")
+        async with asyncio.timeout(60):
+            while server.statistics().held_octets < 500 * streams:
+                await turns(1)
+        known = [await half_said(address, 395_000, f"127.0.0.{n}") for n in (2, 3)]
+        async with asyncio.timeout(60):
+            while not server._is_crowded:
+                await turns(1)
+        watch.asked, calls = 0, [0]
+        sys.setprofile(lambda *_: calls.__setitem__(0, calls[0] + 1))
+        server._end_crowding()
+        sys.setprofile(None)
+        assert left([holding]) == 1
+        close([*waiting, holding, *known])
+    return calls[0], watch.asked
+
+
+async def test_a_look_at_what_strangers_hold_asks_for_each_connection_once_and_not_for_streams():
+    few, asked = await look_at_strangers(streams=1, idle=50)
+    assert asked <= 3, "nobody is asked for connections that hold nothing"
+    many, asked = await look_at_strangers(streams=90, idle=50)
+    assert asked <= 3
+    assert many <= few + 20
+    more_idle, _ = await look_at_strangers(streams=1, idle=250)
+    assert more_idle <= few + 20
+
+
+async def test_the_more_connections_there_are_the_rarer_they_are_looked_at(monkeypatch):
+    async with full(1_000, KnownHosts(), octets_max=1 << 20) as (server, address):
+        crowd = connected(address, 200, "127.0.0.4")
+        known = [await half_said(address, 395_000, f"127.0.0.{n}") for n in (2, 3)]
+        async with asyncio.timeout(60):
+            while not server._is_crowded:
+                await turns(1)
+        pauses = []
+        monkeypatch.setattr(
+            server, "_loop", SimpleNamespace(call_later=lambda s, _: pauses.append(s))
+        )
+        server._end_crowding()
+        monkeypatch.undo()
+        assert pauses == [pytest.approx(0.05 + 200 * 20e-6, abs=3 * 20e-6)]
+        close([*crowd, *known])
 
 
 class Nameless:

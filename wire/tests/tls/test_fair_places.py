@@ -104,6 +104,68 @@ async def test_hosts_that_wait_come_in_by_what_they_have_and_then_in_turn(guests
     assert it.most == 2
 
 
+async def test_a_host_whose_connections_end_at_once_does_not_go_before_others_again_and_again(
+    guests,
+):
+    it = guests(1)
+    await it.come("x1", "m1", "m2", "m3", "n1", "o1")
+    for leaving, inside in (("x1", "m1"), ("m1", "n1"), ("n1", "o1"), ("o1", "m2"), ("m2", "m3")):
+        await it.leave(leaving)
+        assert it.inside == [inside]
+
+
+async def test_one_more_than_there_are_places_and_hosts_waits_for_the_oldest_to_have_its_time(
+    guests, monkeypatch
+):
+    it = guests(3)
+    await it.come("a1", "b1", "c1")
+    monkeypatch.setattr(fair_places, "PATIENCE_S", 0.01)
+    for name, inside in (
+        ("d1", ["b1", "c1", "d1"]),
+        ("e1", ["c1", "d1", "e1"]),
+        ("f1", ["d1", "e1", "f1"]),
+    ):
+        await it.come(name)
+        async with asyncio.timeout(60):
+            while name not in it.inside:  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0.005)
+        # Who waits takes one place, and where nobody waits none is taken.
+        assert it.inside == inside
+        await asyncio.sleep(0.05)
+        assert it.inside == inside
+    assert it.most == 3
+
+
+async def test_one_that_renews_its_places_keeps_nobody_waiting(guests, monkeypatch):
+    """Of a host with most, the oldest is looked at: a young one does not hide the old of others."""
+    monkeypatch.setattr(fair_places, "PATIENCE_S", 0.02)
+    it = guests(3)
+    await it.come("a1", "x1", "x2", "b1")
+    number = 3
+    async with asyncio.timeout(60):
+        while "b1" not in it.inside:
+            theirs = [name for name in it.inside if name[0] == "x"]
+            if theirs:
+                await it.leave(theirs[0])
+            await it.come(f"x{number}")
+            number += 1
+            await asyncio.sleep(0.005)
+    assert it.most == 3
+
+
+async def test_a_task_that_is_over_before_it_has_a_place_takes_none(guests):
+    it = guests(1)
+    await it.come("a1")
+    over = asyncio.create_task(asyncio.sleep(0))
+    await over
+    taken = asyncio.create_task(it.places.take(over, "b"))  # As the one that accepts does.
+    await it.settle()
+    await it.come("c1")
+    await it.leave("a1")
+    await taken
+    assert it.inside == ["c1"]
+
+
 async def test_many_of_one_host_wait_for_one_another(guests):
     it = guests(2)
     await it.come(*(f"a{number}" for number in range(20)))
@@ -169,24 +231,34 @@ async def test_of_too_many_that_wait_the_host_with_most_loses_its_youngest(guest
         assert it.inside == inside
 
 
+@pytest.mark.parametrize("hosts", [3, 12])
 @pytest.mark.parametrize("bound", ["HALF_OPEN_MAX", "HANDSHAKES_MAX"])
 async def test_strangers_from_some_hosts_keep_out_nobody_from_another(
-    authority, monkeypatch, bound
+    authority, monkeypatch, bound, hosts
 ):
-    """They have all places, and none waits for one: who comes from elsewhere comes in at once."""
+    """They have all places: who comes from elsewhere takes one of those with several at once.
+
+    Where each has one, as many as there are places, a handshake waits for the oldest to have its
+    time.
+    """
     monkeypatch.setattr(first_octets, bound, 12)
-    monkeypatch.setattr(fair_places, "PATIENCE_S", 3600.0)
+    monkeypatch.setattr(fair_places, "PATIENCE_S", 3600.0 if hosts < 12 else 0.01)
     with ExitStack() as opened:
         async with served(server_of(authority)) as it, asyncio.timeout(60):
+            strangers = []
             for number in range(12):
                 stranger = opened.enter_context(socket.socket())
-                stranger.bind((f"127.0.1.{number % 3 + 1}", 0))
+                stranger.bind((f"127.0.1.{number % hosts + 1}", 0))
                 stranger.connect(("127.0.0.1", it.port))
                 stranger.send(b"\x16\x03\x01")
+                strangers.append(stranger)
             for _ in range(20):
                 async with ariane_wire.secure_channel(it.address, client_of(authority)) as channel:
                     assert await call(channel) == b"nobody"
             assert it.server.statistics().connections_begun == 20
+            if hosts == 12 and bound == "HANDSHAKES_MAX":
+                strangers[0].settimeout(20)
+                assert strangers[0].recv(1) == b""
 
 
 async def test_nobody_waits_behind_strangers_who_come_all_the_time(authority, monkeypatch):

@@ -60,6 +60,25 @@ class MemoryShare(MemoryLedger):
             whole.on_crowded()
 
 
+class ConnectionShare(MemoryLedger):
+    """What one connection holds of the octets of its host."""
+
+    __slots__ = ("_host",)
+
+    def __init__(self, host: MemoryShare) -> None:
+        super().__init__(host.octets_max)
+        self._host = host
+
+    def has_room(self, octets: int) -> bool:
+        """Whether so many more may be held, of its host and in all."""
+        return self._host.has_room(octets)
+
+    def add(self, octets: int) -> None:
+        """Hold so many more; less, if they are below 0."""
+        self.octets += octets
+        self._host.add(octets)
+
+
 class MessageRefused(Exception):
     """A message of the peer is not taken."""
 
@@ -94,11 +113,6 @@ class Assembly:
         self._length = -1
         self._compressed = False
         self._collected = bytearray()
-
-    @property
-    def collected_octets(self) -> int:
-        """How much of a message that is not whole has come."""
-        return len(self._collected)
 
     @property
     def is_inside(self) -> bool:

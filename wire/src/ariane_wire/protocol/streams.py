@@ -73,12 +73,6 @@ class StreamKeeper(FrameReader):
         self.unread -= octets
         self.ledger.add(-octets)
 
-    @property
-    def held_octets(self) -> int:
-        """Octets of messages that nobody has read yet, and of those that are not whole."""
-        begun = (stream.assembly for stream in self.streams.values())
-        return self.unread + sum(each.collected_octets for each in begun if each is not None)
-
     # Streams.
 
     def close_stream(self, stream: Stream) -> None:

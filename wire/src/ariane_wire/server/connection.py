@@ -40,7 +40,8 @@ class ServerConnection(Connection[RequestHead]):
 
     is_server = True
     options: ServerOptions
-    ledger: MemoryShare
+    share: MemoryShare
+    """What its host holds; the server says so once it has let the connection in."""
     peer_name = ""
     """The address of the client, as ``Identity.peer``."""
 

@@ -14,7 +14,7 @@ import grpc
 from grpc import StatusCode, aio
 
 from ariane_wire.options import ServerOptions
-from ariane_wire.protocol.assembly import MemoryLedger, MemoryShare
+from ariane_wire.protocol.assembly import ConnectionShare, MemoryLedger, MemoryShare
 from ariane_wire.protocol.compression import NAMES
 from ariane_wire.protocol.headers.header_blocks import BlockMemory
 from ariane_wire.protocol.headers.heads import RequestHead, parse_request, request_form
@@ -41,7 +41,10 @@ if TYPE_CHECKING:
 _log: Final = logging.getLogger("ariane_wire.server")
 _HOLDING: Final = "the server's certificate"
 _CROWDED_PAUSE_S: Final = 0.05
-"""Between two looks at what strangers hold, which asks for each of their streams."""
+"""Between two looks at what strangers hold."""
+
+_CROWDED_PAUSE_OF_EACH_S: Final = 20e-6
+"""And so much more for each connection: however many there are, it looks at so many a second."""
 
 _TOO_MANY: Final = "Concurrent RPC limit exceeded!"
 
@@ -232,7 +235,8 @@ class Server(aio.Server):
             return
         self._lives[life.connection] = life
         self._unproved.add(host, life)
-        life.connection.ledger = self._share_of(host)
+        share = life.connection.share = self._share_of(host)
+        life.connection.ledger = ConnectionShare(share)
 
     def _lets_in(self, life: ConnectionLife, host: str) -> bool:
         watch = self._watch
@@ -296,15 +300,18 @@ class Server(aio.Server):
         self._is_crowded = ledger.octets > ledger.crowded_octets
         if watch is None or loop is None or not self._is_crowded:
             return
-        holding: dict[str, list[ConnectionLife]] = {}
-        octets: dict[str, int] = {}
-        for host, strangers in self._unproved.by_host(watch.is_stranger):
-            holding[host] = [life for life in strangers if life.connection.held_octets]
-            octets[host] = sum(life.connection.held_octets for life in holding[host])
-        if sum(octets.values()) > ledger.octets_max // 8:
-            for life in holding[max(octets, key=octets.__getitem__)]:
+        greediest: list[ConnectionLife] = []
+        most = total = 0
+        for strangers in self._unproved.holding(watch.is_stranger):
+            octets = sum(life.connection.ledger.octets for life in strangers)
+            total += octets
+            if octets > most:
+                most, greediest = octets, strangers
+        if total > ledger.octets_max // 8:
+            for life in greediest:
                 life.abort()
-        loop.call_later(_CROWDED_PAUSE_S, self._end_crowding)
+        pause_s = _CROWDED_PAUSE_S + _CROWDED_PAUSE_OF_EACH_S * self._unproved.count
+        loop.call_later(pause_s, self._end_crowding)
 
     async def stop(self, grace: float | None) -> None:
         """Stop: take no more calls, let those in work end, cancel those that have not.
@@ -416,7 +423,7 @@ class Server(aio.Server):
         # An HTTP status other than 200 was answered before.
         if (head.fault or head.content_length is not None) and self._answered_by_head(call, head):
             return call
-        share = connection.ledger
+        share = connection.share
         count = len(self._calls)
         if (
             count >= self._calls_max

@@ -59,16 +59,24 @@ class Unproved:
                 return oldest
         return None
 
-    def by_host(
-        self, is_stranger: Callable[[Identity], bool]
-    ) -> Iterator[tuple[str, list[ConnectionLife]]]:
-        """Each host with its connections whose clients have proved nothing yet."""
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return sum(map(len, self._by_host.values()))
+
+    def holding(self, is_stranger: Callable[[Identity], bool]) -> Iterator[list[ConnectionLife]]:
+        """Of each host the connections that hold octets and whose clients have proved nothing.
+
+        For those that hold none, which are most, nobody is asked.
+        """
         for host, theirs in list(self._by_host.items()):
-            known = [life for life in theirs if not is_stranger(life.identity)]
-            for life in known:
-                self.discard(host, life)
-            if theirs:
-                yield host, list(theirs)
+            holding = [life for life in theirs if life.connection.ledger.octets]
+            strangers = [life for life in holding if is_stranger(life.identity)]
+            if len(strangers) < len(holding):
+                for life in set(holding).difference(strangers):
+                    self.discard(host, life)
+            if strangers:
+                yield strangers
 
     def _count(self, host: str, before: int, after: int) -> None:
         if before:

@@ -71,7 +71,7 @@ class FairPlaces:
             host: Of its connection.
 
         Returns:
-            Done when the task has its place; None where it has it now.
+            Done when the task has its place, or is over; None where it has it now.
         """
         if not self.is_full:
             self._enter(task, host)
@@ -86,7 +86,7 @@ class FairPlaces:
             self._end_oldest(greediest)
         elif self._waiting_max is not None and self._waiting_count > self._waiting_max:
             self._turn_away()
-        task.add_done_callback(lambda _: self._forget(waiter, host))
+        task.add_done_callback(lambda _: self._give_up(waiter, host))
         self._look_later()
         return waiter
 
@@ -130,6 +130,9 @@ class FairPlaces:
             host = self._next_host()
             waiter, waiting = next(iter(self._waiting[host].items()))
             self._forget(waiter, host)
+            if host in self._waiting:
+                # Others of it wait: they stand behind those of hosts that have waited meanwhile.
+                self._waiting[host] = self._waiting.pop(host)
             if not waiter.done():
                 self._enter(waiting, host)
                 waiter.set_result(None)
@@ -143,6 +146,11 @@ class FairPlaces:
             if not held:
                 del self._held[host]
 
+    def _give_up(self, waiter: Waiter, host: str) -> None:
+        self._forget(waiter, host)
+        if not waiter.done():
+            waiter.set_result(None)
+
     def _forget(self, waiter: Waiter, host: str) -> None:
         queue = self._waiting.get(host, {})
         if queue.pop(waiter, None) is not None:
@@ -151,7 +159,7 @@ class FairPlaces:
                 del self._waiting[host]
 
     def _next_host(self) -> str:
-        """Of those who wait, the host with fewest places; of several the one that waits longest."""
+        """Of those who wait, the host with fewest places; of several the one whose turn it is."""
         found, fewest = "", self._count_max + 1
         for host in self._waiting:
             count = len(self._held.get(host, ()))
