@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from ariane.common.v1 import access_rules_pb2 as rules
-from ariane_servicekit.security.limits.fair_room import outgoing
+from ariane_servicekit.security.limits.fair_table import FairTable
 from ariane_servicekit.security.rights.rights import NAME_LENGTH_MAX
 
 USES_MAX: Final = 10_000
@@ -66,27 +64,24 @@ class UseLedger:
     def __init__(self) -> None:
         self.refused_count = 0
         """Calls that were or would have been refused."""
-        self._uses: OrderedDict[Use, UseCount] = OrderedDict()
-        self._refusals: OrderedDict[str, Refusal] = OrderedDict()
+        self._uses: FairTable[Use, UseCount] = FairTable(USES_MAX)
+        self._refusals: FairTable[str, Refusal] = FairTable(REFUSALS_MAX)
 
     def used(self, use: Use, *, refused: bool) -> None:
         """Count a use. Of a name that is too long for a thing, the beginning counts."""
         use = use._replace(name=use.name[:NAME_LENGTH_MAX])
-        counted = self._uses.get(use)
+        counted = self._uses.use(use.user, use)
         if counted is None:
-            _make_room(self._uses, lambda: [each.user for each in self._uses], USES_MAX)
-            counted = self._uses[use] = UseCount()
-        else:
-            self._uses.move_to_end(use)
+            counted = UseCount()
+            self._uses.add(use.user, use, counted)
         counted.count += 1
         counted.refused_count += refused
 
     def refused(self, refusal: Refusal) -> None:
         """Remember a refusal."""
         self.refused_count += 1
-        kept = self._refusals
-        _make_room(kept, lambda: [each.caller for each in kept.values()], REFUSALS_MAX)
-        self._refusals[refusal.request_id] = refusal
+        if self._refusals.get(refusal.request_id) is None:
+            self._refusals.add(refusal.caller, refusal.request_id, refusal)
 
     def uses(self, user: str = "") -> list[tuple[Use, UseCount]]:
         """Return what was counted, of one user or of all, in order."""
@@ -96,14 +91,3 @@ class UseLedger:
     def refusal(self, request_id: str) -> Refusal | None:
         """Return the refusal of a call, if it is remembered."""
         return self._refusals.get(request_id)
-
-
-def _make_room(
-    known: OrderedDict[Any, Any], owners: Callable[[], list[str]], count_max: int
-) -> None:
-    """Make room for one more; ``owners`` says whose each is, the one unused for longest first."""
-    if len(known) < count_max:
-        return
-    keys = list(known)
-    for place in outgoing(owners(), count_max - 1):
-        del known[keys[place]]
