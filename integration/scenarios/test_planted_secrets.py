@@ -8,9 +8,13 @@ import sys
 import tarfile
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
+import ariane_wire
+from ariane.common.v1.process_service_pb2 import ListProcessSettingsRequest
+from ariane.common.v1.process_service_pb2_grpc import ProcessServiceStub
 from ariane_admin.cli import main
 from ariane_admin.service.settings import AdminSettings
 from ariane_admin.terminal.exits import ExitStatus
@@ -62,6 +66,32 @@ def test_what_may_be_a_secret_is_one_and_no_error_shows_it(settings):
             assert PLANTED not in shown, flag
 
 
+NEEDED = {
+    AdminSettings: {},
+    BrokerSettings: {"store_path": "store"},
+    CheckerSettings: {"name_servers": ("127.0.0.1:1",)},
+}
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
+        (AdminSettings, "database_url"),
+        (BrokerSettings, "replica_set_url"),
+        (CheckerSettings, "database_url"),
+    ],
+)
+def test_a_closed_service_keeps_nothing_in_a_database_that_it_calls_in_plain_text(settings, name):
+    closed = {**NEEDED[settings], "access": "closed"}
+    url = f"postgresql+psycopg://me:{PLANTED}@h/x"
+    with pytest.raises(ValueError, match=f"{name}: .*sslmode=verify-full") as refused:
+        settings(**closed, **{name: url})
+    assert PLANTED not in refused.value.errors()[0]["msg"]
+    for private in (f"{url}?sslmode=verify-full", f"postgresql+psycopg://me:{PLANTED}@127.0.0.1/x"):
+        assert not settings(**closed, **{name: private}).plain_backends
+    assert settings(**closed, **{name: url}, insecure_backends=True).plain_backends
+
+
 @pytest.mark.parametrize("value", ["http://h:4317/?api-key={}", "me:{}@h:4317"])
 def test_what_collectors_ask_for_is_not_taken_in_their_address(value):
     flag = f"--otlp-endpoint={value.format(PLANTED)}"
@@ -110,7 +140,10 @@ async def planted_services(folder, started=None, variables=None):
     async with AsyncExitStack() as running:
 
         async def start(name, module, *flags):
-            process = ServiceProcess(name, module, flags, folder / "logs" / f"{name}.log")
+            pages = ("--metrics-listen", "127.0.0.1:0")
+            process = ServiceProcess(
+                name, module, (*flags, *pages), folder / "logs" / f"{name}.log"
+            )
             await process.start()
             running.push_async_callback(process.stop)
             if started is not None:
@@ -126,6 +159,7 @@ async def planted_services(folder, started=None, variables=None):
         checker = await start("checker", "ariane_txn_checker", *known, *checks)
         beside = ("--broker", broker, "--data-path", str(folder / "f"))
         await start("filter", "ariane_filter", *beside, "--uploads", "any")
+        await start("gateway", "ariane_gateway", *known)
         hook = ("--alert-webhook", f"http://127.0.0.1:1/hook/{PLANTED}", "--alert-disk-ratio", "0")
         trail = ("--database-url", database(folder / "a.db"), "--checkers", checker)
         sealed = ("--secret-key-file", str(folder / "secret.key"))
@@ -137,8 +171,32 @@ async def planted_services(folder, started=None, variables=None):
         yield name_server, checker, admin
 
 
+def logged(log, event):
+    """The lines of a log about an event."""
+    lines = (json.loads(line) for line in log.read_text().splitlines() if line.startswith("{"))
+    return [line for line in lines if line["event"] == event]
+
+
+def metrics_page(log):
+    """What the process that writes a log tells Prometheus."""
+    [told] = logged(log, "metrics_served")
+    with urlopen(f"http://{told['address']}/metrics", timeout=60) as page:
+        return page.read().decode()
+
+
+async def settings_told(log):
+    """The settings of the process that writes a log, as it tells whoever may ask."""
+    [ready] = logged(log, "service_ready")
+    async with ariane_wire.insecure_channel(ready["address"]) as channel:
+        return str(
+            await ProcessServiceStub(channel).ListProcessSettings(
+                ListProcessSettingsRequest(), timeout=60
+            )
+        )
+
+
 @pytest.mark.never_closed("it starts services of its own, in plain text")
-async def test_no_log_list_error_or_bundle_shows_a_secret(tmp_path, ariane, until, capfd):
+async def test_no_log_list_error_metric_or_bundle_shows_a_secret(tmp_path, ariane, until, capfd):
     async with planted_services(tmp_path) as (name_server, checker, admin):
 
         async def brokers():
@@ -175,6 +233,12 @@ async def test_no_log_list_error_or_bundle_shows_a_secret(tmp_path, ariane, unti
         told += capfd.readouterr()
         assert "rocketmq-key" in told[-2]
         logs = sorted((tmp_path / "logs").iterdir())
+        assert len(logs) == len(SERVICES)
+        pages = [await asyncio.to_thread(metrics_page, log) for log in logs]
+        assert all("ariane_rpc" in page for page in pages)
+        lists = [await settings_told(log) for log in logs]
+        assert sum("database_url" in text for text in lists) == 2
+        told += [*pages, *lists]
         given = [word for log in logs for word in ("--log", str(log))]
         bundle = tmp_path / "bundle.tar.gz"
         status, _ = await ariane(name_server, "debug", "bundle", "-f", str(bundle), *given)
@@ -183,7 +247,7 @@ async def test_no_log_list_error_or_bundle_shows_a_secret(tmp_path, ariane, unti
         told += [archive.extractfile(one).read().decode() for one in archive if one.isfile()]
     told += [log.read_text() for log in logs]
     told.append((tmp_path / "a.db").read_bytes().decode("latin-1"))
-    assert sum("service_ready" in text for text in told) >= 5
+    assert sum("service_ready" in text for text in told) >= len(SERVICES)
     assert [text for text in told if PLANTED in text] == []
 
 
@@ -197,7 +261,7 @@ async def test_no_list_of_processes_shows_a_secret(tmp_path, monkeypatch):
     started, variables = [], {"ARIANE_ADMIN_OPENID_CLIENT_SECRET": PLANTED}
     async with planted_services(tmp_path, started, variables):
         shown = listed(started)
-    assert len(started) == 5
+    assert len(started) == len(SERVICES)
     assert sum("--replica-set-url" in text for text in shown) >= 2, "what is looked at is there"
     assert [text for text in shown if PLANTED in text] == []
 

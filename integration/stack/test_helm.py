@@ -113,7 +113,7 @@ def test_another_cluster_is_whole_and_its_certificates_are_made(tmp_path: Path):
         "images": {"registry": "registry.example/mq", "tag": "7", "pullSecrets": ["registry"]},
         "superUsers": "boss,root",
         "database": {"secret": "shared", "key": "address"},
-        "otlpEndpoint": "http://collector.monitoring.svc:4317",
+        "otlpEndpoint": "https://collector.monitoring.svc:4317",
         "nameServers": {"replicas": 3},
         "brokers": {
             "names": ["a", "b", "c"],

@@ -13,6 +13,8 @@ import threading
 import time
 from typing import ClassVar
 
+from pydantic import Field, SecretStr
+
 import ariane_servicekit as servicekit
 from ariane_servicekit import (
     Address,
@@ -28,6 +30,8 @@ class ScriptedSettings(ServiceSettings):
     """A service that misbehaves as told."""
 
     service_name: ClassVar[str] = "scripted"
+
+    password: SecretStr | None = Field(None, description="A secret.")
 
 
 class ScriptedApp:

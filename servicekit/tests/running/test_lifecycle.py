@@ -103,6 +103,22 @@ def test_a_second_signal_ends_the_process_at_once(start, misbehaviour):
     assert "stop" not in steps(seen + errors.splitlines())
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only there it can be hidden")
+def test_secrets_are_hidden_before_any_setting_is_read(start, tmp_path):
+    config = tmp_path / "settings.toml"
+    os.mkfifo(config)
+    flags = ("--config", str(config), "--password", "short", "--password=other")
+    process = start("none", *flags, ARIANE_SCRIPTED_PASSWORD="third")
+    with config.open("w") as written:  # It waits for the reader.
+        folder = Path(f"/proc/{process.pid}")
+        shown = (folder / "cmdline").read_text().split("\0")
+        assert shown[-4:-1] == ["--password", "*****", "--password=*****"]
+        environment = (folder / "environ").read_text().split("\0")
+        assert "ARIANE_SCRIPTED_PASSWORD=*****" in environment
+        written.write("")
+    assert process.stdout.readline()
+
+
 def test_a_taken_port_is_one_line(start):
     with socket.socket() as holder:
         holder.bind(("127.0.0.1", 0))
@@ -220,6 +236,18 @@ def test_an_open_door_is_warned_of(start):
     process.terminate()
     _, errors = process.communicate(timeout=60)
     assert "listening_without_credentials" in errors
+
+
+def test_backends_that_are_told_all_in_plain_text_are_warned_of(start):
+    flags = ("--access", "closed", "--otlp-endpoint", "http://collector.invalid:4317")
+    refused = start("none", *flags)
+    _, errors = refused.communicate(timeout=60)
+    assert refused.returncode == 2
+    assert errors.startswith("ariane-scripted: otlp_endpoint: ")
+    assert errors.count("\n") == 1
+    process = start("none", *flags, "--insecure-backends")
+    warned = wait_for_line(process.stderr, "backends_without_tls")
+    assert json.loads(warned[-1])["settings"] == ["otlp_endpoint"]
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,7 @@ from pydantic import (
 )
 
 from ariane_servicekit.addresses import Address
+from ariane_servicekit.configuration.backend_urls import HINTS, plain_kind
 from ariane_servicekit.configuration.openid_settings import OpenIdSettings
 from ariane_servicekit.observability.logs import LogFormat, LogLevel
 from ariane_servicekit.security.gate.access_mode import AccessMode
@@ -178,6 +179,13 @@ class ServiceSettings(OpenIdSettings):
         description="Seconds that rules hold after the last word of the admin service. After that "
         "a closed service serves super users and members only.",
     )
+    insecure_backends: bool = Field(
+        default=False,
+        description="With access closed, allow a database, a collector and a webhook on other "
+        "machines without TLS that proves who answers: whoever is on the way may then read and "
+        "change what is said. For a network that these share with the service alone. The log says "
+        "so every minute.",
+    )
     log_format: LogFormat = Field(
         "json", description="json: one object a line, for machines; text: for a terminal."
     )
@@ -195,7 +203,7 @@ class ServiceSettings(OpenIdSettings):
         "",
         pattern=r"^(|https?://[^@?\s]+)$",
         description="Collector that gets metrics and spans by OTLP over gRPC, such as "
-        "http://otel-collector:4317. Empty: none.",
+        "https://otel-collector:4317; http:// is plain text. Empty: none.",
     )
     otlp_interval_s: float = Field(
         30, ge=1, description="Seconds between two exports to the collector."
@@ -286,6 +294,29 @@ class ServiceSettings(OpenIdSettings):
             )
             raise ValueError(msg)
         return self
+
+    @model_validator(mode="after")
+    def _backends_are_private(self) -> Self:
+        if self.access is not AccessMode.CLOSED or self.insecure or self.insecure_backends:
+            return self
+        for name, kind in self.plain_backends.items():
+            msg = (
+                f"{name}: what is said there would be read on the way; {HINTS[kind]}, or "
+                "insecure_backends to say that the network between is closed"
+            )
+            raise ValueError(msg)
+        return self
+
+    @property
+    def backend_urls(self) -> Mapping[str, str]:
+        """The URLs of what the service calls beside the cluster, by setting; empty for none."""
+        return {"otlp_endpoint": self.otlp_endpoint}
+
+    @property
+    def plain_backends(self) -> Mapping[str, str]:
+        """The settings that name another machine without TLS, each with its kind in ``HINTS``."""
+        kinds = {name: plain_kind(url) for name, url in self.backend_urls.items()}
+        return {name: kind for name, kind in kinds.items() if kind is not None}
 
     @property
     def member_cluster(self) -> str:

@@ -80,8 +80,14 @@ def load_settings(
     try:
         return settings_class.model_validate(values).from_sources(sources)
     except ValidationError as error:
-        secret = {name for name, field in settings_class.model_fields.items() if _is_secret(field)}
+        secret = secret_names(settings_class)
         raise SettingsError(_one_line(error.errors()[0], place, secret)) from None
+
+
+def secret_names(settings_class: type[ServiceSettings]) -> frozenset[str]:
+    """Return the settings whose values are never shown."""
+    fields = settings_class.model_fields.items()
+    return frozenset(name for name, field in fields if _is_secret(field))
 
 
 def flag_of(name: str) -> str:

@@ -33,7 +33,12 @@ from typing import Any, Final, cast
 from ariane_servicekit.addresses import Address
 from ariane_servicekit.configuration.live_settings import LiveSettings
 from ariane_servicekit.configuration.settings import ServiceSettings
-from ariane_servicekit.configuration.settings_sources import load_settings
+from ariane_servicekit.configuration.settings_sources import (
+    environment_name,
+    flag_of,
+    load_settings,
+    secret_names,
+)
 from ariane_servicekit.errors import SettingsError, StartRefused, StopIncomplete
 from ariane_servicekit.machine import Machine
 from ariane_servicekit.observability.exports import Exports
@@ -77,7 +82,7 @@ SWITCH_INTERVAL_S: Final = 0.0005
 in a hundred would take that long."""
 
 OPEN_DOOR_WARNING_S: Final = 60.0
-"""Seconds between two warnings that the port is open to other machines."""
+"""Seconds between two warnings that the port is open to other machines, or a backend's way is."""
 
 
 def main(
@@ -87,11 +92,17 @@ def main(
     environ: Mapping[str, str],
 ) -> int:
     """Read the settings, run the service, return the exit status: a service's ``__main__``."""
+    names = secret_names(settings_class)
+    # Before they are read: a start that is refused may be tried again and again.
+    hide(
+        flags=[flag_of(name) for name in names],
+        variables=[environment_name(settings_class, name) for name in names],
+    )
     try:
         settings = load_settings(settings_class, argv, environ)
     except SettingsError as error:
         return _refuse(settings_class.service_name, error)
-    hide(settings.secrets())
+    hide(values=settings.secrets())
     return run(settings, compose)
 
 
@@ -214,8 +225,8 @@ class _Life:
         self.address = settings.listen
         self._tls = tls
         self._warning = Loop(
-            "open-door-warning",
-            self._warn_of_open_door,
+            "open-ways-warning",
+            self._warn_of_open_ways,
             interval_s=OPEN_DOOR_WARNING_S,
             clock=machine.clock,
         )
@@ -298,7 +309,7 @@ class _Life:
         self._process.listens_on(str(address))
         self._access.gate.connections.is_stranger = self._is_stranger
         await self._server.start()
-        if settings.insecure and not address.is_loopback:
+        if self._open_door or self._plain_backends:
             self._warning.start(at_once=True)
         self._identities.start(self._server)
         self._access.gate.watch(self._identities.ask_again)
@@ -367,8 +378,22 @@ class _Life:
             # The operator needs the cause of the refusal, which this error would replace.
             _log.warning("refused_start_stopped_incomplete", cause=str(error))
 
-    async def _warn_of_open_door(self) -> None:
-        _log.warning("listening_without_credentials", address=str(self._settings.listen))
+    @property
+    def _open_door(self) -> str:
+        """The address that other machines reach without credentials; empty for none."""
+        is_open = self._settings.insecure and not self.address.is_loopback
+        return str(self.address) if is_open else ""
+
+    @property
+    def _plain_backends(self) -> list[str]:
+        """The settings of backends that plain text is allowed for."""
+        return list(self._settings.plain_backends) if self._settings.insecure_backends else []
+
+    async def _warn_of_open_ways(self) -> None:
+        if self._open_door:
+            _log.warning("listening_without_credentials", address=self._open_door)
+        if self._plain_backends:
+            _log.warning("backends_without_tls", settings=self._plain_backends)
 
     async def _until_stop(self, step: Coroutine[Any, Any, None]) -> None:
         """Run a step of the start; a stop request cancels it."""

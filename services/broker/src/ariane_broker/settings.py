@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar, Literal, Self
 
@@ -55,7 +56,8 @@ class BrokerSettings(ServiceSettings):
         SecretStr(""),
         description="The database in which brokers of one name agree on the primary, as an "
         "SQLAlchemy URL: sqlite:////path/file.db on one machine, postgresql+psycopg://... on "
-        "several. The same for all of them. Empty: the broker has no replicas. It may contain a "
+        "several. The same for all of them. With access closed: TLS (?sslmode=verify-full), this "
+        "machine, or insecure_backends. Empty: the broker has no replicas. It may contain a "
         "password, and nothing shows it.",
     )
     accept_set_loss: bool = Field(
@@ -424,6 +426,12 @@ class BrokerSettings(ServiceSettings):
             disk_refuse_ratio=self.disk_refuse_ratio,
             delay_levels_ms=self.delay_levels_ms,
         )
+
+    @property
+    @override
+    def backend_urls(self) -> Mapping[str, str]:
+        """The URLs of what the broker calls beside the cluster, by setting; empty for none."""
+        return {**super().backend_urls, "replica_set_url": self.replica_set_url.get_secret_value()}
 
     @property
     @override

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar, Self
 
@@ -44,8 +45,8 @@ class CheckerSettings(ServiceSettings):
     database_url: SecretStr | None = Field(
         None,
         description="SQLAlchemy URL of the database that several checkers share, such as "
-        "postgresql+psycopg://user:password@host/name. Its tables are created and migrated at "
-        "the start.",
+        "postgresql+psycopg://user:password@host/name?sslmode=verify-full. Its tables are created "
+        "and migrated at the start. With access closed: TLS, this machine, or insecure_backends.",
     )
     database_wait_s: float = Field(
         30,
@@ -125,6 +126,15 @@ class CheckerSettings(ServiceSettings):
         if (self.data_path is None) == (self.database_url is None):
             raise ValueError("data_path or database_url must be set, and not both")
         return self
+
+    @property
+    def backend_urls(self) -> Mapping[str, str]:
+        """The URLs of what the checker calls beside the cluster, by setting; empty for none."""
+        database = self.database_url
+        return {
+            **super().backend_urls,
+            "database_url": "" if database is None else database.get_secret_value(),
+        }
 
     @property
     def url(self) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar, Self
-from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, model_validator
 
@@ -17,7 +17,6 @@ from ariane_servicekit import (
     ListenAddress,
     NameServerList,
 )
-from ariane_servicekit.security.gate.access_mode import AccessMode
 
 DATABASE_FILE = "admin.db"
 
@@ -51,8 +50,8 @@ class AdminSettings(ConsoleSettings):
     database_url: SecretStr | None = Field(
         None,
         description="SQLAlchemy URL of the database that several admins share, such as "
-        "postgresql+psycopg://user:password@host/name. Its tables are created and migrated at "
-        "the start.",
+        "postgresql+psycopg://user:password@host/name?sslmode=verify-full. Its tables are created "
+        "and migrated at the start. With access closed: TLS, this machine, or insecure_backends.",
     )
     secret_key_file: Path | None = Field(
         None,
@@ -152,7 +151,7 @@ class AdminSettings(ConsoleSettings):
         None,
         description="URL that receives a JSON POST for each alert that is raised or ends; a failed "
         "call is repeated. The URL may contain a secret, and no log shows it. With access closed "
-        "it is https://, or of this machine.",
+        "it is https://, of this machine, or allowed by insecure_backends.",
     )
 
     @model_validator(mode="after")
@@ -164,21 +163,10 @@ class AdminSettings(ConsoleSettings):
         return self
 
     @model_validator(mode="after")
-    def _webhook_is_private(self) -> Self:
+    def _webhook_is_a_url(self) -> Self:
         hook = "" if self.alert_webhook is None else self.alert_webhook.get_secret_value()
         if hook and not hook.startswith(("http://", "https://")):
             raise ValueError("alert_webhook must begin with http:// or https://")
-        is_closed = self.access is AccessMode.CLOSED and not self.insecure
-        if is_closed and hook.startswith("http://"):
-            try:
-                host = urlsplit(hook).hostname or ""
-            except ValueError:
-                host = ""
-            if not Address(host, 0).is_loopback:
-                raise ValueError(
-                    "alert_webhook: what it says, and the URL itself, would be read on the way; "
-                    "use https://, or insecure to say that the network is closed"
-                )
         return self
 
     @property
@@ -194,6 +182,16 @@ class AdminSettings(ConsoleSettings):
         if self.alert_replicas:
             found[int(alert_pb.ALERT_FIGURE_REPLICAS_OUT_OF_SYNC)] = 0.0
         return found
+
+    @property
+    def backend_urls(self) -> Mapping[str, str]:
+        """The URLs of what admin calls beside the cluster, by setting; empty for none."""
+        hook, database = self.alert_webhook, self.database_url
+        return {
+            **super().backend_urls,
+            "alert_webhook": "" if hook is None else hook.get_secret_value(),
+            "database_url": "" if database is None else database.get_secret_value(),
+        }
 
     @property
     def url(self) -> str:

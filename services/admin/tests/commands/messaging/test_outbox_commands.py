@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 from sqlalchemy import create_engine
 from sqlalchemy.orm import sessionmaker
@@ -43,6 +49,23 @@ def test_a_mistyped_path_of_a_database_is_refused_and_makes_no_file(capfd, tmp_p
     [line] = capfd.readouterr().err.splitlines()
     assert f"there is no file {path}" in line
     assert not path.exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only there it can be hidden")
+def test_a_list_of_processes_does_not_show_the_database_of_a_command():
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"postgresql+psycopg://me:hunter2@127.0.0.1:{silent.getsockname()[1]}/shop"
+        words = ["-m", "ariane_admin", "outbox", "list", "shop", "--database", url]
+        environment = {**os.environ, "ARIANE_OUTBOX_DATABASE": url}
+        with subprocess.Popen([sys.executable, *words], env=environment) as command:
+            silent.settimeout(60)
+            asking, _ = silent.accept()
+            folder = Path(f"/proc/{command.pid}")
+            shown = [(folder / name).read_text() for name in ("cmdline", "environ")]
+            command.kill()
+            asking.close()
+    assert "--database" in shown[0]
+    assert [text for text in shown if "hunter2" in text] == []
 
 
 def test_refused_rows_are_listed_and_sent_again(sessions, ariane, ariane_json, request):

@@ -17,6 +17,7 @@ from ariane_admin.errors import CommandFailed
 from ariane_admin.terminal.confirmation import confirm, yes_option
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_admin.terminal.output import Output, first_of, output_option
+from ariane_servicekit.running.process_list import hide
 
 DATABASE_VARIABLE: Final = "ARIANE_OUTBOX_DATABASE"
 
@@ -28,6 +29,11 @@ _COLUMNS: Final = (
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
+def _hidden(_context: click.Context, _option: click.Parameter, url: str) -> str:
+    hide(flags=("--database",), variables=(DATABASE_VARIABLE,))
+    return url
+
+
 def _database_option(command: _Command) -> _Command:
     """Give a command the option ``--database`` and the argument `database`."""
     option = click.option(
@@ -36,8 +42,9 @@ def _database_option(command: _Command) -> _Command:
         envvar=DATABASE_VARIABLE,
         show_envvar=True,
         metavar="URL",
-        help="SQLAlchemy URL of the application's database. Prefer the environment"
-        " variable: a list of processes shows the password of an option.",
+        callback=_hidden,
+        help="SQLAlchemy URL of the application's database. Prefer the environment variable:"
+        " shells remember options, and lists of processes show one until the command has read it.",
     )
     return option(command)
 
