@@ -38,7 +38,7 @@ async def test_it_tells_of_a_replica_that_stutters_and_of_too_few_in_sync(local_
         second.kill()
         await second.wait()
         await in_sync(first, 0)
-        [small] = [one for one in await findings() if "in_sync_min is 2" in one["finding"]]
+        [small] = [one for one in await findings() if "accepts no messages" in one["finding"]]
         assert small["severity"] == "error"
 
 
