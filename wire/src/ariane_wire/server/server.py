@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import copy_context
 from random import Random
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import grpc
 from grpc import StatusCode, aio
@@ -28,6 +28,7 @@ from ariane_wire.server.life import ConnectionLife
 from ariane_wire.server.prompt import run_prompt
 from ariane_wire.server.serving import NOT_FOUND, Around, Handlers, begin
 from ariane_wire.server.unproved import Unproved
+from ariane_wire.server.watch import ConnectionWatch
 from ariane_wire.transport.deadlines import Deadlines
 from ariane_wire.transport.link import Link
 from ariane_wire.transport.peers import host_of
@@ -50,22 +51,6 @@ _TOO_MANY: Final = "Concurrent RPC limit exceeded!"
 
 HOST_OCTETS_MIN: Final = 64 << 20
 """Octets that the connections of one host may have held in any case."""
-
-
-class ConnectionWatch(Protocol):
-    """Who says which connections may come."""
-
-    def opened(self, peer: str) -> bool:
-        """Whether a connection may come, from an address as ``Identity.peer``."""
-
-    def closed(self, peer: str, notes: dict[str, Any]) -> None:
-        """A connection is gone that came; ``notes`` are those of its ``Identity``."""
-
-    def is_stranger(self, identity: Identity) -> bool:
-        """Whether a client has proved nothing, and its connection may end for one of another.
-
-        Where a client may be a stranger that was none before, ``Server.ask_again`` is called.
-        """
 
 
 class Server(aio.Server):
