@@ -131,9 +131,9 @@ MENDS: Final = (
     Planted(
         "all-topics-of-all-brokers",
         "who receives asks each broker for all topics, and gets nothing where one is missing",
-        _SDK + "consumer/receiving/receiving_member.py",
-        "await receive(broker, self._order_at(broker, order), hold_s)",
-        "await receive(broker, order, hold_s)",
+        _SDK + "consumer/receiving/asked_brokers.py",
+        "receive_request(self._order_at(broker), hold_s, count_max)",
+        "receive_request(self._order, hold_s, count_max)",
     ),
     Planted(
         "damaged-copies-in-sync",

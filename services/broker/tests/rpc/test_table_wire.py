@@ -145,7 +145,7 @@ BROKEN = [
     ("record counts", {"record_counts": b"1"}),
     ("a row has no records", {"record_counts": int32s([0, 6, 3, 3, 3, 3, 3, 3])}),
     ("a row has no records", {"record_counts": int32s([-3, 9, 3, 3, 3, 3, 3, 3])}),
-    ("key counts", {"record_counts": int32s([3] * 7 + [2])}),
+    ("record sizes", {"record_counts": int32s([3] * 7 + [2])}),
     ("record sizes", {"record_sizes": b"123"}),
     ("tag codes", {"tag_codes": b""}),
     ("key counts", {"key_counts": b"\2"}),

@@ -168,7 +168,11 @@ class AppendRecords:
     async def _take_parts(
         self, parts: Sequence[Rows], born_host: Host, outcomes: list[Outcome]
     ) -> list[Outcome]:
-        """Append parts in order, and let others have their turns meanwhile."""
+        """Append parts in order, and let others have their turns meanwhile.
+
+        A producer that numbers its messages has one call for each queue on its way, so that none of
+        its calls comes between.
+        """
         pending, number = deque(parts), 0
         while pending:
             if number and not number % _PARTS_AT_ONCE:
