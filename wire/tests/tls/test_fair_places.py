@@ -231,6 +231,37 @@ async def test_of_too_many_that_wait_the_host_with_most_loses_its_youngest(guest
         assert it.inside == inside
 
 
+async def test_where_hosts_have_as_many_that_wait_the_one_that_has_waited_longest_makes_room(
+    guests,
+):
+    it = guests(2, 4)
+    await it.come("a1", "b1", "c1", "d1", "c2", "d2", "e1")
+    assert [each.done() for each in it.all] == [False, False, True, *[False] * 4]
+    # Whose turn it was stands behind others, and has still waited longest.
+    it = guests(2, 4)
+    await it.come("a1", "b1", "c1", "c2", "d1")
+    await it.leave("a1")
+    assert it.inside == ["b1", "c1"]
+    await it.come("e1", "f1", "g1")
+    assert [each.done() for each in it.all] == [True, False, False, True, *[False] * 4]
+
+
+async def test_who_comes_last_is_let_in_where_each_of_more_hosts_than_there_are_places_has_one(
+    authority, monkeypatch
+):
+    monkeypatch.setattr(first_octets, "HALF_OPEN_MAX", 4)
+    monkeypatch.setattr(first_octets, "WAITING_MAX", 4)
+    monkeypatch.setattr(fair_places, "PATIENCE_S", 3600.0)
+    with ExitStack() as opened:
+        async with served(server_of(authority)) as it, asyncio.timeout(60):
+            for number in range(8):
+                stranger = opened.enter_context(socket.socket())
+                stranger.bind((f"127.0.1.{number + 1}", 0))
+                stranger.connect(("127.0.0.1", it.port))
+            async with ariane_wire.secure_channel(it.address, client_of(authority)) as channel:
+                assert await call(channel) == b"nobody"
+
+
 @pytest.mark.parametrize("hosts", [3, 12])
 @pytest.mark.parametrize("bound", ["HALF_OPEN_MAX", "HANDSHAKES_MAX"])
 async def test_strangers_from_some_hosts_keep_out_nobody_from_another(

@@ -2,7 +2,8 @@
 
 Where all are taken, a host with few takes one of the host with most at once: whoever fills them
 from some hosts keeps out nobody who comes from another. Among hosts with as many, one that has had
-its time makes room.
+its time makes room. So it is with those that wait, where these are bounded: for those before it
+nobody is turned away who comes last from a host of its own.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ class FairPlaces:
         """The hosts of tasks that have no place yet, where a proxy has named them."""
         self._leaving: set[asyncio.Task[None]] = set()
         self._waiting: dict[str, dict[Waiter, asyncio.Task[None]]] = {}
-        self._waiting_count = 0
+        """Tasks by host, the oldest first; the host whose turn it is first."""
+        self._arrived: dict[Waiter, str] = {}
+        """The hosts of all that wait, the oldest first."""
         self._timer: asyncio.TimerHandle | None = None
 
     async def take(self, task: asyncio.Task[None], host: str) -> None:
@@ -64,7 +67,8 @@ class FairPlaces:
         """Give a place to a task until that is done, or note that it waits for one.
 
         A task that is ended for another keeps its place until it has given back what it holds. Of
-        too many that wait, the youngest one of the host with most is ended.
+        too many that wait, the youngest one of the host with most is ended; of several such hosts
+        the one that has waited longest.
 
         Args:
             task: Ended where it has to make room.
@@ -79,12 +83,12 @@ class FairPlaces:
         waiter = self._loop.create_future()
         queue = self._waiting.setdefault(host, {})
         queue[waiter] = task
-        self._waiting_count += 1
+        self._arrived[waiter] = host
         greediest, held = self._greediest()
         # Half as many: hosts with as good as as many do not take from each other all the time.
         if len(held) >= 2 * (len(self._held.get(host, ())) + len(queue)):
             self._end_oldest(greediest)
-        elif self._waiting_max is not None and self._waiting_count > self._waiting_max:
+        elif self._waiting_max is not None and len(self._arrived) > self._waiting_max:
             self._turn_away()
         task.add_done_callback(lambda _: self._give_up(waiter, host))
         self._look_later()
@@ -152,9 +156,9 @@ class FairPlaces:
             waiter.set_result(None)
 
     def _forget(self, waiter: Waiter, host: str) -> None:
-        queue = self._waiting.get(host, {})
-        if queue.pop(waiter, None) is not None:
-            self._waiting_count -= 1
+        if self._arrived.pop(waiter, None) is not None:
+            queue = self._waiting[host]
+            del queue[waiter]
             if not queue:
                 del self._waiting[host]
 
@@ -188,15 +192,24 @@ class FairPlaces:
         task.cancel()
 
     def _turn_away(self) -> None:
-        """End the youngest of those who wait of the host of which most do; of several the last."""
-        host, queue = max(reversed(self._waiting.items()), key=lambda each: len(each[1]))
-        waiter, task = next(reversed(queue.items()))
+        """End one of those who wait of the host of which most do.
+
+        Its youngest, so that those before it come to their turn. Of several such hosts the one that
+        has waited longest: those who wait are looked at meanwhile, so an honest one is long done.
+        """
+        most = max(map(len, self._waiting.values()))
+        hosts = {host for host, queue in self._waiting.items() if len(queue) == most}
+        oldest = next(waiter for waiter, host in self._arrived.items() if host in hosts)
+        host = self._arrived[oldest]
+        queue = self._waiting[host]
+        waiter = next(reversed(queue)) if len(hosts) == 1 else oldest
+        task = queue[waiter]
         self._forget(waiter, host)
         task.cancel()
 
     def _look_later(self) -> None:
         """See to it that those who wait do not wait for one that has had its time."""
-        if self._timer is not None or self._waiting_count <= len(self._leaving):
+        if self._timer is not None or len(self._arrived) <= len(self._leaving):
             return
         _, held = self._greediest()
         if held:
@@ -208,7 +221,7 @@ class FairPlaces:
         host, held = self._greediest()
         with suppress(StopIteration):
             since_s = next(iter(held.values()))
-            if self._waiting_count > len(self._leaving) and (
+            if len(self._arrived) > len(self._leaving) and (
                 since_s + PATIENCE_S <= self._loop.time()
             ):
                 self._end_oldest(host)
