@@ -6,6 +6,14 @@ from ariane_servicekit import ServiceSettings
 from ariane_servicekit.configuration.backend_urls import plain_kind
 
 DATABASE = "postgresql+psycopg://me:pw@"
+VARIABLES = ("PGHOST", "PGHOSTADDR", "PGSERVICE")
+"""By which libpq goes to another machine although the URL names none."""
+
+
+@pytest.fixture(autouse=True)
+def no_variables(monkeypatch):
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.mark.parametrize(
@@ -54,6 +62,32 @@ def test_tls_that_proves_who_answers_and_this_machine_are_private(url):
 )
 def test_other_ways_are_read_by_whoever_is_on_them(url):
     assert plain_kind(url) == url.partition(":")[0].partition("+")[0].lower()
+
+
+@pytest.mark.parametrize("name", VARIABLES)
+@pytest.mark.parametrize(
+    "place", ["/a", "localhost/a", "127.0.0.1:5432/a", "/a?host=/run/postgresql", "/a?host="]
+)
+def test_where_a_variable_of_libpq_may_lead_elsewhere_nothing_is_here(monkeypatch, name, place):
+    monkeypatch.setenv(name, "")
+    assert plain_kind(DATABASE + place) is None
+    monkeypatch.setenv(name, "10.0.0.7")
+    assert plain_kind(DATABASE + place) == "postgresql"
+    assert plain_kind(f"{DATABASE}{place.partition('?')[0]}?sslmode=verify-full") is None
+    assert plain_kind("http://127.0.0.1:4317") is None
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "mysql+pymysql://me:pw@far/a",
+        "postgresql+asyncpg://me:pw@far/a?sslmode=verify-full",
+        "far:4317",
+        "nonsense",
+    ],
+)
+def test_of_other_kinds_nothing_is_known(url):
+    assert plain_kind(url) == "other"
 
 
 def test_a_closed_service_names_no_collector_in_plain_text():

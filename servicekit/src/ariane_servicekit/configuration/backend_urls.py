@@ -7,22 +7,34 @@ Private is TLS that proves who answers, and what does not leave the machine::
     postgresql+psycopg://u:p@db/a?sslmode=verify-full              TLS; verify-ca, too
     postgresql+psycopg:///a?host=/run/postgresql                   this machine, by a socket
     sqlite:////var/lib/ariane/a.db                                 a file
+
+Whatever else there is, is not: nobody has looked at how it goes.
 """
 
 from __future__ import annotations
 
+import os
 from typing import Final
 from urllib.parse import parse_qs, urlsplit
 
 from ariane_servicekit.addresses import Address
 
 _POSTGRESQL: Final = "postgresql"
+_OTHER: Final = "other"
+_DRIVERS: Final = frozenset({_POSTGRESQL, f"{_POSTGRESQL}+psycopg"})
+"""Schemes that go by libpq, whose rules these are."""
+
 _PROVED: Final = frozenset({"verify-ca", "verify-full"})
 """Other modes of libpq go without TLS if the server says so, or take any server's certificate."""
 
+_VARIABLES: Final = ("PGHOST", "PGHOSTADDR", "PGSERVICE")
+"""By these libpq goes elsewhere where the URL names no host, and by the last two in any case."""
+
 HINTS: Final = {
     "http": "use https://",
-    _POSTGRESQL: "give it ?sslmode=verify-full, and sslrootcert for an authority of your own",
+    _POSTGRESQL: "give it ?sslmode=verify-full, and sslrootcert for an authority of your own; for a"
+    f" database on this machine, unset {', '.join(_VARIABLES)}",
+    _OTHER: "use sqlite, or postgresql+psycopg with ?sslmode=verify-full",
 }
 """What to do, by kind of URL."""
 
@@ -34,27 +46,35 @@ def plain_kind(url: str) -> str | None:
         url: Of any form. Names are not looked up: each but localhost is another machine.
 
     Returns:
-        None for a way that is private, and for URLs of other kinds.
+        None for a way that is private, and for an empty URL.
     """
-    kind = url.partition(":")[0].partition("+")[0].lower()
-    if kind not in HINTS:
+    scheme = url.partition(":")[0].lower()
+    if not url or scheme == "https" or scheme.partition("+")[0] == "sqlite":
         return None
+    kind = _POSTGRESQL if scheme in _DRIVERS else "http" if scheme == "http" else _OTHER
+    if kind == _OTHER:
+        return kind
     try:
         parts = urlsplit(url)
         host = parts.hostname or ""
     except ValueError:
         return kind  # Nobody knows where it leads.
-    if kind == "http":
-        return None if _is_here(host) else kind
-    query = parse_qs(parts.query, keep_blank_values=True)
+    is_private = _is_here(host) if kind == "http" else _is_private_by_libpq(host, parts.query)
+    return None if is_private else kind
+
+
+def _is_private_by_libpq(host: str, text: str) -> bool:
+    query = parse_qs(text, keep_blank_values=True)
     modes = query.get("sslmode", [])
     if modes and _PROVED.issuperset(modes):
-        return None
-    # In a URL, libpq's options win over the host before them; a service file may name any host.
+        return True
+    # A service file, too, may name any host.
+    if "service" in query or any(map(os.environ.get, _VARIABLES)):
+        return False
+    # In a URL, libpq's options win over the host before them.
     hosts = [*query.get("host", [host]), *query.get("hostaddr", [])]
     named = [each for group in hosts for each in group.split(",")]
-    here = all(not each or each[0] in "/@" or _is_here(_without_port(each)) for each in named)
-    return None if here and "service" not in query else kind
+    return all(not each or each[0] in "/@" or _is_here(_without_port(each)) for each in named)
 
 
 def _is_here(host: str) -> bool:
