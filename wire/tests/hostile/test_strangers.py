@@ -150,6 +150,18 @@ async def test_who_is_known_no_more_is_a_stranger_once_the_server_asks_again():
         close([*first, *come])
 
 
+async def test_a_stranger_that_the_server_asks_about_again_is_no_younger_for_it():
+    async with full(8, Watch()) as (server, address):
+        first = connected(address, 8, "127.0.0.2")
+        await turns(50)
+        oldest = "{}:{}".format(*first[0].getsockname())
+        server.ask_again(lambda identity: oldest in identity.peer)
+        come = connected(address, 1, "127.0.0.3")
+        await turns(50)
+        assert (left(first[:1]), left(first), left(come)) == (0, 7, 1)
+        close([*first, *come])
+
+
 class Quotas(Watch):
     """One host may not come."""
 

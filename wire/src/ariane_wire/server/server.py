@@ -386,11 +386,11 @@ class Server(aio.Server):
         Args:
             where: Whether this is to be asked of a client; None for all.
         """
+        if where is None:
+            self._unproved = Unproved()  # So that the oldest is the first.
         for life in self._lives.values():
             if not life.gave_way and (where is None or where(life.identity)):
-                host = host_of(life.peer)
-                self._unproved.discard(host, life)  # So that the oldest stays the first.
-                self._unproved.add(host, life)
+                self._unproved.add(host_of(life.peer), life)
 
     def statistics(self) -> Statistics:
         """What the server does, and has done."""

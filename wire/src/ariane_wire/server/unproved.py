@@ -23,8 +23,14 @@ class Unproved:
         self._most = 0
 
     def add(self, host: str, life: ConnectionLife) -> None:
-        """Take note of a new one, or anew of one whose client may be known no more."""
+        """Take note of a new one, or anew of one whose client may be known no more.
+
+        One that is there stays where it is: whoever shows a proof that holds no more becomes no
+        younger.
+        """
         theirs = self._by_host.setdefault(host, {})
+        if life in theirs:
+            return
         theirs[life] = None
         self._count(host, len(theirs) - 1, len(theirs))
 
