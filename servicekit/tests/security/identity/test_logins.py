@@ -283,6 +283,29 @@ async def test_a_stranger_is_who_has_proved_nothing(logins, keys, private):
     assert not identify.has_lost_proof(here)
 
 
+async def test_a_session_token_proves_who_is_there_only_while_it_is_kept(logins, private):
+    identify, here = Identifier(Tls(), logins), encrypted()
+    login = await logins.finish_by_key(here, proof(private, logins.begin(here)))
+
+    def shown(token):
+        by_session, metadata = encrypted(), ((SESSION_KEY, token),)
+        identify(SimpleNamespace(identity=lambda: by_session, invocation_metadata=lambda: metadata))
+        return by_session
+
+    token = logins.tokens.give(login)
+    forgotten = shown(token)
+    logins.tokens.forget(token)
+    crowded_out = shown(logins.tokens.give(login))
+    for _ in range(TOKENS_OF_USER_MAX - 1):
+        logins.tokens.give(login)
+    assert not identify.is_stranger(crowded_out)
+    logins.tokens.give(login)
+    for each in (forgotten, crowded_out):
+        assert identify.is_stranger(each)
+        assert identify.has_lost_proof(each)
+    assert not identify.is_stranger(here)
+
+
 async def test_of_who_has_lost_a_proof_the_server_is_told_again():
     settings = SimpleNamespace(openid_issuer="", insecure=False)
     identities = Identities(settings, Machine(), None, {}.get)

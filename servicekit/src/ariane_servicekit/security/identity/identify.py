@@ -12,7 +12,8 @@ from grpc import aio
 from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane_servicekit.errors import ServiceError
 from ariane_servicekit.security.caller import Caller, CallerKind, MemberKind
-from ariane_servicekit.security.identity.logins import Logins
+from ariane_servicekit.security.identity.logins import Login, Logins
+from ariane_servicekit.security.identity.session_tokens import digest_of
 from ariane_servicekit.security.rights.explained import plain_address
 from ariane_servicekit.security.tls.member_names import USER_WORD
 from ariane_servicekit.security.tls.service_tls import ServiceTls
@@ -89,8 +90,12 @@ class Identifier:
                 ErrorReason.ERROR_REASON_CREDENTIALS_INVALID,
                 f"{SESSION_KEY} does not hold, here or any more",
             )
-        note_proof(identity, partial(self._logins.holds, login))
+        # What is noted lives as long as the connection: the token itself does not stay.
+        note_proof(identity, partial(self._session_holds, digest_of(token), login))
         return login.caller
+
+    def _session_holds(self, digest: bytes, login: Login) -> bool:
+        return self._logins.tokens.keeps(digest) and self._logins.holds(login)
 
 
 def note_proof(identity: Identity, holds: Callable[[], bool]) -> None:

@@ -48,7 +48,7 @@ class SessionTokens:
             self._forget(self._given_up(user))
         elif len(self._logins) >= TOKENS_MAX:
             self._forget(self._given_up(next(iter(self._by_count[max(self._by_count)]))))
-        key = _hash(token)
+        key = digest_of(token)
         self._logins[key] = login
         theirs = self._of_user.setdefault(user, {})
         theirs[key] = None
@@ -58,10 +58,14 @@ class SessionTokens:
 
     def login_of(self, token: str, peer: str) -> Login | None:
         """The login of a token, from the address that has it; None for any other."""
-        login = self._logins.get(_hash(token))
+        login = self._logins.get(digest_of(token))
         if login is None or address_of_peer(peer) != login.caller.address:
             return None
         return login
+
+    def keeps(self, digest: bytes) -> bool:
+        """Whether the token of a digest, as ``digest_of``, has not been forgotten or given up."""
+        return digest in self._logins
 
     def lasting_ms(self, caller: Caller) -> int:
         """When the last login of a user from an address ends; 0 without one.
@@ -73,7 +77,7 @@ class SessionTokens:
 
     def forget(self, token: str) -> None:
         """Take a token no more."""
-        self._forget(_hash(token))
+        self._forget(digest_of(token))
 
     def _given_up(self, user: str) -> bytes:
         """Which token of a user ends: the oldest of the host with most.
@@ -134,5 +138,6 @@ def alike(login: Login, caller: Caller) -> bool:
     )
 
 
-def _hash(token: str) -> bytes:
+def digest_of(token: str) -> bytes:
+    """What is kept of a token: 32 octets, from which nobody finds it."""
     return hashlib.sha256(token.encode()).digest()
