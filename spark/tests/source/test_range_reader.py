@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from ariane_record.decoding import columns
-from ariane_sdk.errors import RouteNotFound, ServiceUnavailable, TopicRefused
+from ariane_sdk.errors import RecordDamaged, RouteNotFound, ServiceUnavailable, TopicRefused
 from ariane_spark.calls.cluster import Fetch, RangeChunk
 from ariane_spark.calls.repetition import Repetition
 from ariane_spark.errors import DataLost, MessageDamaged
@@ -69,6 +69,25 @@ def test_a_topic_whose_broker_is_away_is_asked_for_again_and_is_not_lost(cluster
     cluster.failures = [away] * 9
     with pytest.raises(RouteNotFound):
         read(cluster, QueueRange(queue, 0, 4), failOnDataLoss=fails)
+
+
+@pytest.mark.parametrize("back", [4, 3, 0])
+def test_a_broker_that_leads_back_ends_the_read(cluster, back):
+    queue = cluster.add("orders", "broker-a", 0, 9)
+    cluster.chunk_records = 2
+    chunks = cluster.read_range
+
+    def leading_back(part, fetch):
+        for chunk in chunks(part, fetch):
+            at = chunk.next_queue_offset
+            yield chunk._replace(next_queue_offset=back if at == 6 else at)
+
+    cluster.read_range = leading_back
+    with pytest.raises(
+        RecordDamaged, match=rf"orders@broker-a#0 \[4, 9\): .* leads back to {back}"
+    ):
+        read(cluster, QueueRange(queue, 0, 9))
+    assert len(cluster.reads) == 1
 
 
 def test_progress_starts_the_count_of_failures_anew(cluster):

@@ -15,6 +15,7 @@ from ariane_record.names import TRACE_PARENT
 from ariane_sdk.errors import (
     ArianeError,
     QueueOffsetOutOfRange,
+    RecordDamaged,
     RouteNotFound,
     TopicNotFound,
 )
@@ -77,6 +78,7 @@ class RangeReader:
         Raises:
             DataLost: Messages are not kept any more, and a loss ends the query.
             MessageDamaged: A body cannot be decompressed, and that ends the query.
+            RecordDamaged: An answer leads back in its range.
             ArianeError: The broker refused, or did not answer despite all repeats.
         """
         if not self._options.otlp_endpoint:
@@ -165,7 +167,7 @@ class RangeReader:
                     for chunk in stream:
                         for first, count in chunk.lost:
                             self._loss.damaged(part.queue, first, count)
-                        part = replace(part, begin=chunk.next_queue_offset)
+                        part = _behind(part, chunk)
                         self._pace.keep(chunk.byte_count)
                         if chunk.records is not None:
                             yield chunk.records
@@ -213,6 +215,18 @@ class RangeReader:
         if error is not None:
             raise error
         self._loss.ended_early(part.queue, part.begin, part.end)
+
+
+def _behind(part: QueueRange, chunk: RangeChunk) -> QueueRange:
+    """What is left of a range after a chunk.
+
+    Raises:
+        RecordDamaged: It leads back: its messages would be read again and again.
+    """
+    next_offset = chunk.next_queue_offset
+    if next_offset < part.begin or (next_offset == part.begin and chunk.records is not None):
+        raise RecordDamaged(f"{part}: the broker's answer leads back to {next_offset}")
+    return replace(part, begin=next_offset)
 
 
 class ReadSpan:
