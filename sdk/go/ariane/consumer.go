@@ -261,15 +261,21 @@ func (c *Consumer) receiveFrom(at place, subscriptions []*commonv1.Subscription,
 		return nil, errorOf(err, at.address)
 	}
 	var deliveries []Delivery
+	var failures []error
 	for _, queue := range answer.Queues {
 		c.hear(at.name, queue)
 		theirs, err := deliveriesOf(at.name, queue)
 		if err != nil {
-			return nil, err
+			c.client.options.Logger.Error("a queue of a broker's answer cannot be read to its end: the rest of its messages come again",
+				"group", c.options.Group, "broker", at.name, "error", err)
+			failures = append(failures, err)
 		}
 		deliveries = append(deliveries, theirs...)
 	}
-	return deliveries, nil
+	if len(deliveries) > 0 { // Others do not see them now.
+		return deliveries, nil
+	}
+	return nil, errors.Join(failures...)
 }
 
 // LostMessageCount says how many messages were passed over because their records are damaged in a broker, as

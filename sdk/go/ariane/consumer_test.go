@@ -8,6 +8,10 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	brokerv1 "ariane.mq/go/arianepb/broker/v1"
 )
 
 func TestReceiveEndsWithItsContextAndLosesNothing(t *testing.T) {
@@ -169,5 +173,26 @@ func TestManyReceiveAtATimeAndEachMessageComesOnce(t *testing.T) {
 		if len(deliveries) > 0 {
 			t.Error("more than were sent: ", deliveries)
 		}
+	}
+}
+
+func TestADamagedQueueOfAnAnswerTakesNoOtherWithIt(t *testing.T) {
+	broker := start(t, "broker-a")
+	broker.receive = func(context.Context) []string { return []string{"first", "second"} }
+	broker.spoil = func(answer *brokerv1.ReceiveRecordsResponse) {
+		whole := answer.Queues[0]
+		broken := proto.CloneOf(whole)
+		broken.Records[len(broken.Records)-1] ^= 0xFF // The end of its second record.
+		answer.Queues = []*brokerv1.ReceivedRecords{whole, broken, whole}
+	}
+	waiter := consumer(t, client(t, start(t, "", broker)))
+	deliveries, err := waiter.Receive(context.Background(), patience)
+	if found := bodies(deliveries); err != nil || !slices.Equal(found, []string{"first", "second", "first", "first", "second"}) {
+		t.Fatal(found, err)
+	}
+	broker.spoil = func(answer *brokerv1.ReceiveRecordsResponse) { answer.Queues[0].Records[0] ^= 0xFF }
+	waiter = consumer(t, client(t, start(t, "", broker)))
+	if deliveries, err = waiter.Receive(context.Background(), patience); deliveries != nil || ReasonOf(err) != "RECORD_CORRUPTED" {
+		t.Fatal("nothing of it can be read: ", deliveries, err)
 	}
 }

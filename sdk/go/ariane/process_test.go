@@ -41,9 +41,10 @@ type process struct {
 	receive func(context.Context) []string // Bodies of what comes with one call.
 	// acknowledge is what a send waits for, once it is stored, before it is acknowledged.
 	acknowledge func(context.Context)
-	bounds      func(context.Context) error // What the bounds of queues wait for.
-	route       func() error                // What routes are refused with.
-	refuse      error                       // What sends are refused with.
+	bounds      func(context.Context) error            // What the bounds of queues wait for.
+	route       func() error                           // What routes are refused with.
+	refuse      error                                  // What sends are refused with.
+	spoil       func(*brokerv1.ReceiveRecordsResponse) // What becomes of an answer with messages.
 	requests    chan *commonv1.Message
 	replies     chan *commonv1.Message
 
@@ -75,6 +76,7 @@ func start(t *testing.T, name string, brokers ...*process) *process {
 		acknowledge: func(context.Context) {},
 		bounds:      func(context.Context) error { return nil },
 		route:       func() error { return nil },
+		spoil:       func(*brokerv1.ReceiveRecordsResponse) {},
 		requests:    make(chan *commonv1.Message, 16),
 		replies:     make(chan *commonv1.Message, 16),
 	}
@@ -192,7 +194,9 @@ func (p *process) ReceiveRecords(ctx context.Context, _ *brokerv1.ReceiveRecords
 		queue.Records = append(queue.Records, record...)
 		p.handed = append(p.handed, body)
 	}
-	return &brokerv1.ReceiveRecordsResponse{Queues: []*brokerv1.ReceivedRecords{queue}}, nil
+	answer := &brokerv1.ReceiveRecordsResponse{Queues: []*brokerv1.ReceivedRecords{queue}}
+	p.spoil(answer)
+	return answer, nil
 }
 
 func (p *process) SettleRecords(_ context.Context, request *brokerv1.SettleRecordsRequest) (*brokerv1.SettleRecordsResponse, error) {

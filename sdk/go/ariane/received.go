@@ -40,7 +40,7 @@ var hiddenProperties = map[string]bool{
 	"REDRIVEN_FROM": true, "EXPIRES_AT_MS": true, "__PSEQ#": true, "__CRC32#": true, "MSG_TYPE": true,
 }
 
-// deliveriesOf reads the records that a queue of a broker gave.
+// deliveriesOf reads the records that a queue of a broker gave: those before the damage, if an error says that there is some.
 func deliveriesOf(broker string, queue *brokerv1.ReceivedRecords) ([]Delivery, error) {
 	little := binary.LittleEndian
 	count := len(queue.RecordSizes) / numberBytes
@@ -54,11 +54,11 @@ func deliveriesOf(broker string, queue *brokerv1.ReceivedRecords) ([]Delivery, e
 			attempts = attempts[min(number*numberBytes, len(attempts)):]
 		}
 		if size > uint64(len(rest)) || len(attempts) < numberBytes {
-			return nil, damaged(broker, queue)
+			return deliveries, damaged(broker, queue)
 		}
 		delivery, err := deliveryOf(rest[:size])
 		if err != nil {
-			return nil, damaged(broker, queue)
+			return deliveries, damaged(broker, queue)
 		}
 		rest = rest[size:]
 		delivery.BrokerName, delivery.QueueID, delivery.InvisibleUntil = broker, queue.QueueId, until
@@ -67,7 +67,7 @@ func deliveriesOf(broker string, queue *brokerv1.ReceivedRecords) ([]Delivery, e
 		deliveries = append(deliveries, delivery)
 	}
 	if len(rest) > 0 {
-		return nil, damaged(broker, queue)
+		return deliveries, damaged(broker, queue)
 	}
 	return deliveries, nil
 }
