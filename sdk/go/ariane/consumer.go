@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -371,11 +373,19 @@ func (c *Consumer) settleOn(ctx context.Context, broker string, deliveries []Del
 		})
 	}
 	var results []*brokerv1.SettledRecords
-	failures := []error{c.onPrimary(ctx, broker, func(ctx context.Context, stub brokerv1.ReceiveServiceClient) error {
+	err := c.onPrimary(ctx, broker, func(ctx context.Context, stub brokerv1.ReceiveServiceClient) error {
 		answer, err := stub.SettleRecords(ctx, request)
 		results = answer.GetResults()
 		return err
-	})}
+	})
+	if err != nil {
+		return err
+	}
+	if len(results) != len(settled) {
+		text := fmt.Sprintf("%s came for %s", counted(len(results), "result"), counted(len(settled), "settlement"))
+		return errorOf(status.Error(codes.Internal, text), broker)
+	}
+	var failures []error
 	for place, result := range results {
 		if result.Error != nil {
 			failures = append(failures, fmt.Errorf("%s: %w", named(settled[place]), errorOfStatus(result.Error, broker)))

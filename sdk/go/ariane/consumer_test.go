@@ -196,3 +196,23 @@ func TestADamagedQueueOfAnAnswerTakesNoOtherWithIt(t *testing.T) {
 		t.Fatal("nothing of it can be read: ", deliveries, err)
 	}
 }
+
+func TestMoreOrFewerResultsThanSettlementsAreNoSuccess(t *testing.T) {
+	broker := start(t, "broker-a")
+	broker.receive = func(context.Context) []string { return []string{"first"} }
+	waiter := consumer(t, client(t, start(t, "", broker)))
+	deliveries, err := waiter.Receive(context.Background(), patience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for count := range 3 {
+		broker.results = func([]*brokerv1.SettledRecords) []*brokerv1.SettledRecords {
+			return make([]*brokerv1.SettledRecords, count)
+		}
+		err = waiter.Ack(context.Background(), deliveries...)
+		var failure *Error
+		if unknown := errors.As(err, &failure) && failure.OutcomeUnknown; unknown != (count != 1) || (err == nil) != (count == 1) {
+			t.Error(count, err)
+		}
+	}
+}

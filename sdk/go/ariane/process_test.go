@@ -45,6 +45,7 @@ type process struct {
 	route       func() error                           // What routes are refused with.
 	refuse      error                                  // What sends are refused with.
 	spoil       func(*brokerv1.ReceiveRecordsResponse) // What becomes of an answer with messages.
+	results     func([]*brokerv1.SettledRecords) []*brokerv1.SettledRecords
 	requests    chan *commonv1.Message
 	replies     chan *commonv1.Message
 
@@ -77,6 +78,7 @@ func start(t *testing.T, name string, brokers ...*process) *process {
 		bounds:      func(context.Context) error { return nil },
 		route:       func() error { return nil },
 		spoil:       func(*brokerv1.ReceiveRecordsResponse) {},
+		results:     func(all []*brokerv1.SettledRecords) []*brokerv1.SettledRecords { return all },
 		requests:    make(chan *commonv1.Message, 16),
 		replies:     make(chan *commonv1.Message, 16),
 	}
@@ -222,6 +224,7 @@ func (p *process) SettleRecords(_ context.Context, request *brokerv1.SettleRecor
 		}
 		answer.Results = append(answer.Results, &brokerv1.SettledRecords{})
 	}
+	answer.Results = p.results(answer.Results)
 	return answer, nil
 }
 
