@@ -26,6 +26,8 @@ const (
 	bodyLengthBytes   = 4
 	// numberBytes is of a size, and of a number of attempts, in an answer.
 	numberBytes = 4
+	// durationMillisecondsMax is what the contract's durations hold: about 10,000 years.
+	durationMillisecondsMax = 315_576_000_000_000
 )
 
 var errNoRecord = errors.New("the bytes are no record")
@@ -179,10 +181,7 @@ func (d *Delivery) readProperties(pairs string) {
 		case "CLUSTER":
 			asks.ClusterName = value
 		case "TTL":
-			asks.TimeToLive = nil
-			if milliseconds, err := strconv.ParseInt(value, 10, 64); err == nil {
-				asks.TimeToLive = durationpb.New(time.Duration(milliseconds) * time.Millisecond)
-			}
+			asks.TimeToLive = timeToLiveOf(value)
 		default:
 			if hiddenProperties[name] {
 				continue
@@ -194,6 +193,15 @@ func (d *Delivery) readProperties(pairs string) {
 		}
 	}
 	d.readReplyAddress(&asks)
+}
+
+// timeToLiveOf is that of so many milliseconds; nil where they are none, or more than the contract's durations hold.
+func timeToLiveOf(text string) *durationpb.Duration {
+	milliseconds, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || milliseconds < 0 || milliseconds > durationMillisecondsMax {
+		return nil
+	}
+	return &durationpb.Duration{Seconds: milliseconds / 1000, Nanos: int32(milliseconds % 1000 * int64(time.Millisecond))}
 }
 
 // readReplyAddress keeps the address of a request, or of a reply: of others some of it is missing.

@@ -13,6 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
 	brokerv1 "ariane.mq/go/arianepb/broker/v1"
 	commonv1 "ariane.mq/go/arianepb/common/v1"
 )
@@ -113,6 +116,24 @@ func TestPropertiesOfTheSystemBecomeFields(t *testing.T) {
 	if err != nil || asks.ReplyTopic != "main_REPLY_TOPIC" || asks.ClusterName != "main" || asks.CorrelationId != "c-1" ||
 		asks.ClientId != "me" || asks.TimeToLive.AsDuration() != 1500*time.Millisecond {
 		t.Fatal(delivery, err)
+	}
+}
+
+func TestATimeToLiveIsThatOfTheContractOrNone(t *testing.T) {
+	for text, wanted := range map[string]*durationpb.Duration{
+		"1500":                {Seconds: 1, Nanos: 500_000_000},
+		"9223372036855":       {Seconds: 9_223_372_036, Nanos: 855_000_000}, // More than a time.Duration holds.
+		"315576000000000":     {Seconds: 315_576_000_000},
+		"315576000000001":     nil,
+		"9223372036854775807": nil,
+		"9223372036854775808": nil,
+		"-1":                  nil,
+		"x":                   nil,
+	} {
+		delivery, err := deliveryOf(recordOf(topic, 7, "CORRELATION_ID", "c-1", "REPLY_TO_CLIENT", "me", "CLUSTER", "main", "TTL", text))
+		if err != nil || !proto.Equal(delivery.replyTo.GetTimeToLive(), wanted) {
+			t.Error(text, delivery.replyTo.GetTimeToLive(), err)
+		}
 	}
 }
 
