@@ -164,7 +164,7 @@ func (c *Consumer) Receive(ctx context.Context, wait time.Duration) ([]Delivery,
 				// Nobody may have called until others see them again.
 				if len(answer.deliveries) > 0 && time.Since(answer.at) < c.options.InvisibleDuration {
 					if c.receiving.Load() > 1 {
-						_ = c.askAll(ctx, wait, hold) // For the others: who works on these asks for nothing. Where it fails, they will hear.
+						c.askForOthers(wait, hold)
 					}
 					return answer.deliveries, nil
 				}
@@ -190,6 +190,15 @@ func (c *Consumer) Receive(ctx context.Context, wait time.Duration) ([]Delivery,
 		case <-c.ctx.Done():
 			return nil, closedError()
 		}
+	}
+}
+
+// askForOthers asks while messages are worked on: who does that asks for nothing. Where it fails, the others will hear.
+func (c *Consumer) askForOthers(wait, hold time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ctx.Err() == nil {
+		c.asking.Go(func() { _ = c.askAll(c.ctx, wait, hold) })
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -213,6 +214,64 @@ func TestMoreOrFewerResultsThanSettlementsAreNoSuccess(t *testing.T) {
 		var failure *Error
 		if unknown := errors.As(err, &failure) && failure.OutcomeUnknown; unknown != (count != 1) || (err == nil) != (count == 1) {
 			t.Error(count, err)
+		}
+	}
+}
+
+func TestWhatCameWaitsForNoNameServer(t *testing.T) {
+	broker := start(t, "broker-a")
+	arrive := make(chan string)
+	broker.receive = func(ctx context.Context) []string {
+		broker.count("receive")
+		select {
+		case body := <-arrive:
+			return []string{body}
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	var silent atomic.Bool
+	released := make(chan struct{})
+	nameServer := start(t, "", broker)
+	nameServer.route = func() error {
+		if silent.Load() {
+			<-released
+		}
+		return nil
+	}
+	asking := client(t, nameServer)
+	asking.options.TryTimeout = patience
+	waiter := consumer(t, asking)
+	came := make(chan []Delivery)
+	for range 2 {
+		go func() {
+			ctx, cancel := context.WithCancel(context.Background())
+			deliveries, _ := waiter.Receive(ctx, patience)
+			cancel() // What is asked for the other does not end by it.
+			came <- deliveries
+		}()
+	}
+	for waiter.receiving.Load() < 2 || broker.asked("receive") < 1 {
+		time.Sleep(time.Millisecond)
+	}
+	for place, body := range []string{"first", "second"} {
+		silent.Store(place == 0)
+		asking.forgetRoute(topic)
+		select {
+		case arrive <- body:
+		case <-time.After(promptly):
+			t.Fatal("nobody asks for the ", body)
+		}
+		select {
+		case deliveries := <-came:
+			if found := bodies(deliveries); !slices.Equal(found, []string{body}) {
+				t.Error(found)
+			}
+		case <-time.After(promptly):
+			t.Error("who has it waits for a name server: ", body)
+		}
+		if place == 0 {
+			close(released)
 		}
 	}
 }
