@@ -57,7 +57,7 @@ func (c *Consumer) Listen(ctx context.Context, concurrency int, listener Listene
 
 // handle has one message handled when there is room, keeps it invisible until then, and settles it.
 func (c *Consumer) handle(ctx context.Context, delivery Delivery, room chan struct{}, hasRoom func(), listener Listener) {
-	given := delivery // What is kept gets other handles meanwhile.
+	given := delivery // InvisibleUntil of what is kept changes meanwhile.
 	own, lost := context.WithCancel(ctx)
 	defer lost()
 	keeping, stop := context.WithCancel(context.WithoutCancel(ctx))

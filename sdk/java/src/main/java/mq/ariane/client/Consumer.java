@@ -276,6 +276,7 @@ public final class Consumer implements AutoCloseable {
     private Answer ask(Peer peer, ReceiveOrder of, Duration hold) {
         String address = peer.address();
         List<Delivery> deliveries = new ArrayList<>();
+        ArianeException damage = null;
         Context before = life.attach();
         try {
             ReceiveRecordsRequest request = ReceiveRecordsRequest.newBuilder().setOrder(of).build();
@@ -283,13 +284,18 @@ public final class Consumer implements AutoCloseable {
             for (ReceivedRecords queue : client.stub(ReceiveServiceGrpc::newBlockingStub, peer)
                     .withDeadlineAfter(nanos, TimeUnit.NANOSECONDS).receiveRecords(request).getQueuesList()) {
                 hear(peer.name(), queue);
-                Records.read(peer.name(), queue, deliveries::add);
+                try {
+                    Records.read(peer.name(), queue, deliveries::add);
+                } catch (RuntimeException | LinkageError error) { // A library of a format may not be for this machine.
+                    LOG.log(Level.ERROR, "a queue of the answer of broker " + peer.name() + " cannot be read to its"
+                            + " end: the rest of its messages come again", error);
+                    damage = ArianeException.of(error, address);
+                }
             }
-            return new Answer(address, deliveries, System.nanoTime(), null);
-        } catch (RuntimeException | LinkageError error) { // A library of a format may not be for this machine.
-            // What came before it broke is in our hands.
-            return new Answer(address, deliveries, System.nanoTime(),
-                    deliveries.isEmpty() ? ArianeException.of(error, address) : null);
+            // What could be read is in our hands.
+            return new Answer(address, deliveries, System.nanoTime(), deliveries.isEmpty() ? damage : null);
+        } catch (RuntimeException | LinkageError error) {
+            return new Answer(address, deliveries, System.nanoTime(), ArianeException.of(error, address));
         } finally {
             life.detach(before);
         }

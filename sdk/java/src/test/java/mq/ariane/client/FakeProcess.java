@@ -16,6 +16,7 @@ import java.util.Map;
 import java.util.concurrent.Callable;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.function.UnaryOperator;
 import mq.ariane.broker.v1.ListQueueBoundsRequest;
 import mq.ariane.broker.v1.ListQueueBoundsResponse;
 import mq.ariane.broker.v1.PullMessagesRequest;
@@ -70,6 +71,9 @@ final class FakeProcess implements AutoCloseable {
         Thread.sleep(Long.MAX_VALUE);
         return List.of();
     };
+
+    /** What becomes of an answer with messages. */
+    volatile UnaryOperator<ReceiveRecordsResponse> spoil = answer -> answer;
 
     /** What a send waits for before it is acknowledged. */
     volatile Callable<?> acknowledge = () -> null;
@@ -213,7 +217,7 @@ final class FakeProcess implements AutoCloseable {
                         handed.add(body);
                     }
                 }
-                return ReceiveRecordsResponse.newBuilder().addQueues(RecordsTest.queue(records, 0)).build();
+                return spoil.apply(ReceiveRecordsResponse.newBuilder().addQueues(RecordsTest.queue(records, 0)).build());
             });
         }
 
