@@ -26,6 +26,8 @@ const (
 	bodyLengthBytes   = 4
 	// numberBytes is of a size, and of a number of attempts, in an answer.
 	numberBytes = 4
+	// priorityDigitsMax is what a number of 32 bits needs.
+	priorityDigitsMax = 10
 	// durationMillisecondsMax is what the contract's durations hold: about 10,000 years.
 	durationMillisecondsMax = 315_576_000_000_000
 )
@@ -48,14 +50,14 @@ func deliveriesOf(broker string, queue *brokerv1.ReceivedRecords) ([]Delivery, e
 	count := len(queue.RecordSizes) / numberBytes
 	deliveries := make([]Delivery, 0, count)
 	until := time.UnixMilli(queue.InvisibleUntilMs).UTC()
-	rest := queue.Records
+	rest, attempts := queue.Records, queue.Attempts
+	same := len(attempts) == numberBytes // The number of attempts is the same for all.
+	if len(queue.RecordSizes)%numberBytes != 0 || !same && len(attempts) != len(queue.RecordSizes) {
+		return nil, damaged(broker, queue)
+	}
 	for number := range count {
 		size := uint64(little.Uint32(queue.RecordSizes[number*numberBytes:]))
-		attempts := queue.Attempts
-		if len(attempts) > numberBytes { // Else it is the same for all.
-			attempts = attempts[min(number*numberBytes, len(attempts)):]
-		}
-		if size > uint64(len(rest)) || len(attempts) < numberBytes {
+		if size > uint64(len(rest)) {
 			return deliveries, damaged(broker, queue)
 		}
 		delivery, err := deliveryOf(rest[:size])
@@ -65,6 +67,9 @@ func deliveriesOf(broker string, queue *brokerv1.ReceivedRecords) ([]Delivery, e
 		rest = rest[size:]
 		delivery.BrokerName, delivery.QueueID, delivery.InvisibleUntil = broker, queue.QueueId, until
 		delivery.Attempt = int(int32(little.Uint32(attempts))) + 1
+		if !same {
+			attempts = attempts[numberBytes:]
+		}
 		delivery.receipt = queue.Receipt
 		deliveries = append(deliveries, delivery)
 	}
@@ -169,11 +174,7 @@ func (d *Delivery) readProperties(pairs string) {
 		case "__SHARDINGKEY":
 			d.Group = value
 		case "_SYS_MSG_PRIORITY_":
-			priority, err := strconv.ParseInt(value, 10, 32)
-			if err != nil {
-				priority = 0
-			}
-			d.Priority = int32(priority)
+			d.Priority = priorityOf(value)
 		case "CORRELATION_ID":
 			asks.CorrelationId = value
 		case "REPLY_TO_CLIENT":
@@ -193,6 +194,15 @@ func (d *Delivery) readProperties(pairs string) {
 		}
 	}
 	d.readReplyAddress(&asks)
+}
+
+// priorityOf is a number of 32 bits in at most ten digits, as brokers read it; 0 where it is none.
+func priorityOf(text string) int32 {
+	priority, err := strconv.ParseInt(text, 10, 32)
+	if err != nil || text[0] == '+' || len(strings.TrimPrefix(text, "-")) > priorityDigitsMax {
+		return 0
+	}
+	return int32(priority)
 }
 
 // timeToLiveOf is that of so many milliseconds; nil where they are none, or more than the contract's durations hold.

@@ -99,7 +99,7 @@ func TestPropertiesOfTheSystemBecomeFields(t *testing.T) {
 		!maps.Equal(delivery.Properties, map[string]string{"color": "red"}) || delivery.replyTo != nil {
 		t.Fatal(delivery, err)
 	}
-	for _, text := range []string{"x", "2147483648", ""} {
+	for _, text := range []string{"x", "2147483648", "", "+7", "0000000000007", "--7", "-+7"} {
 		if delivery, err = deliveryOf(recordOf(topic, 7, "_SYS_MSG_PRIORITY_", text)); err != nil || delivery.Priority != 0 {
 			t.Fatal(text, delivery, err)
 		}
@@ -154,10 +154,12 @@ func TestRecordsOfAQueueHaveTheirAttemptsAndOneReceipt(t *testing.T) {
 		}
 	}
 	for what, spoil := range map[string]func(){
-		"attempts": func() { queue.Attempts = nil },
-		"more":     func() { queue.Records = append(queue.Records, 0) },
-		"less":     func() { queue.Records = queue.Records[:len(first)] },
-		"size":     func() { queue.RecordSizes = []byte{0xFF, 0xFF, 0xFF, 0xFF} },
+		"attempts":     func() { queue.Attempts = nil },
+		"more":         func() { queue.Records = append(queue.Records, 0) },
+		"less":         func() { queue.Records = queue.Records[:len(first)] },
+		"odd attempts": func() { queue.Attempts = append(slices.Clone(queue.Attempts), 0, 0, 0, 0) },
+		"odd sizes":    func() { queue.RecordSizes = append(slices.Clone(queue.RecordSizes), 0) },
+		"size":         func() { queue.RecordSizes = []byte{0xFF, 0xFF, 0xFF, 0xFF} },
 	} {
 		attempts, records, sizes := queue.Attempts, queue.Records, queue.RecordSizes
 		spoil()
