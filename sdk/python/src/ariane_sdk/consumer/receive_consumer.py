@@ -232,13 +232,15 @@ class ReceiveConsumer(StatelessClient):
             return await self._asking(count_max, timeout_s).one()
         finally:
             if self._keeps and self._fetched:
-                # Brokers would keep it invisible although the application does not ask for it.
-                self._idle.begin()
+                self._begin_idle()
 
     async def batches(
         self, count_max: int = RECEIVE_COUNT_DEFAULT
     ) -> AsyncGenerator[list[ReceivedMessage]]:
         """Messages without end, in lists, each of one broker.
+
+        Lists that were fetched ahead when the loop ends are kept for the next call; with
+        ``keep_invisible`` they are given back if none comes for ``invisible_s``.
 
         Args:
             count_max: The most messages of a list.
@@ -251,17 +253,24 @@ class ReceiveConsumer(StatelessClient):
             RecordDamaged: The records from a broker cannot be decoded.
         """
         checked_count("count_max", count_max)
-        async with aclosing(self._asking(count_max, None).batches()) as batches:
-            async for batch in batches:
-                yield batch
-                del batch
+        if self._keeps:
+            self._idle.end()
+        try:
+            async with aclosing(self._asking(count_max, None).batches()) as batches:
+                async for batch in batches:
+                    yield batch
+                    del batch
+        finally:
+            if self._keeps and self._fetched:
+                self._begin_idle()
 
     async def receive(
         self, count_max: int = RECEIVE_COUNT_DEFAULT
     ) -> AsyncGenerator[ReceivedMessage]:
         """Messages without end, as they come.
 
-        Messages that were fetched and not looked at are given back when the loop ends.
+        When the loop ends, messages of the last answer that were not looked at are given back;
+        what becomes of answers that were fetched ahead is as with ``batches``.
 
         Args:
             count_max: How many messages are fetched from a broker at once.
@@ -282,6 +291,8 @@ class ReceiveConsumer(StatelessClient):
     ) -> AsyncGenerator[ReceivedMessage]:
         checked_count("count_max", count_max)
         left: list[ReceivedMessage] = []
+        if self._keeps:
+            self._idle.end()
         try:
             asking = self._asking(count_max, None, keep_invisible=keep_invisible)
             async with aclosing(asking.batches()) as batches:
@@ -291,6 +302,8 @@ class ReceiveConsumer(StatelessClient):
                         yield left.pop()
                     left.clear()  # The rest was given back to other members.
         finally:
+            if self._keeps and self._fetched:
+                self._begin_idle()
             # No call is open any more: it would receive the messages that are given back.
             if left:
                 await self._give_back(left)
@@ -430,6 +443,14 @@ class ReceiveConsumer(StatelessClient):
                 answers=OperatorAnswers(facts=self._facts, stacks_allowed=self._stacks_on_request),
             )
         return self._joined
+
+    def _begin_idle(self) -> None:
+        """Give back what was fetched and not taken, unless the application asks in time.
+
+        Brokers would keep it invisible although the application does not ask for it.
+        """
+        if self._running is not None:
+            self._idle.begin()
 
     async def _give_back(self, messages: list[ReceivedMessage]) -> None:
         """Make messages visible at once; after a failure, they are visible when their time ends."""

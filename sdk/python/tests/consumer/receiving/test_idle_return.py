@@ -1,8 +1,15 @@
 """What was fetched and nobody asks for is given back after a while."""
 
 import asyncio
+from contextlib import aclosing
 
+import pytest
+
+from ariane_sdk import ReceiveConsumer
 from ariane_sdk.consumer.receiving.idle_return import IdleReturn
+from sdk.python.tests.consumer.receiving.scripted_receiving import receiving_broker
+
+BATCH = 4
 
 
 async def test_closing_waits_for_messages_that_are_being_given_back():
@@ -38,3 +45,23 @@ async def test_who_is_asked_again_in_time_gives_nothing_back():
     await asyncio.sleep(0.05)
     await idle.close()
     assert not given_back
+
+
+@pytest.mark.parametrize(("way", "settlements"), [("batches", 1), ("receive", 2)])
+async def test_what_brokers_keep_invisible_is_given_back_after_a_loop(world, way, settlements):
+    """Each settlement is of an answer; ``receive`` gives back what is left of the first, too."""
+    async with receiving_broker(world, 3 * BATCH) as broker, asyncio.timeout(30):
+        consumer = ReceiveConsumer(
+            world.name_servers,
+            group="g",
+            subscriptions={"jobs": "*"},
+            invisible_s=1.0,
+            keep_invisible=True,
+        )
+        async with consumer:
+            async with aclosing(getattr(consumer, way)(BATCH)) as got:
+                await anext(got)
+            assert broker.calls == 2
+            while broker.settled < settlements:  # noqa: ASYNC110 - no event tells it.
+                await asyncio.sleep(0.01)
+            assert broker.settled == settlements
