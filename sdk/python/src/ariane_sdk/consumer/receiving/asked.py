@@ -8,8 +8,10 @@ from functools import partial
 from typing import Any, Protocol
 
 from ariane_sdk.consumer.receiving.receive_calls import Answer
+from ariane_sdk.errors import CallError, DeadlinePassed, ServiceUnavailable
 from ariane_sdk.net.answers import Call
 from ariane_sdk.routing.route import BrokerRoute
+from ariane_sdk.runtime.log import logger
 
 
 class Asked(Protocol):
@@ -30,7 +32,7 @@ class Asked(Protocol):
         ...
 
     def add_done_callback(self, callback: Callable[[Any], object], /) -> None:
-        """Call back with it when it is over, also if it is."""
+        """Call back with it when it is over, at once if it is."""
         ...
 
     def cancel(self) -> object:
@@ -112,7 +114,27 @@ class AskedCall:
             self._error = error
         callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:
-            callback(self)
+            try:
+                callback(self)
+            except Exception:  # noqa: BLE001 - logged: the others belong to other consumers.
+                logger.exception("a callback of a call for messages failed")
+
+
+def is_passing(error: CallError) -> bool:
+    """Whether a broker that failed so may answer soon, there or elsewhere."""
+    # A broker that has become a replica refuses; its address is of no use then.
+    return error.retriable or isinstance(error, ServiceUnavailable | DeadlinePassed)
+
+
+def is_outdated(asked: Asked) -> bool:
+    """Whether a call that is over failed in a way that may have passed since."""
+    try:
+        asked.result()
+    except CallError as error:
+        return is_passing(error)
+    except Exception:  # noqa: BLE001 - raised to whoever takes the answer.
+        return False
+    return False
 
 
 async def answer_of(asked: Asked) -> Answer:

@@ -7,13 +7,13 @@
                                    |                     |
     the application           works on it, then takes the next that has come
 
-Each broker is asked by one call at a time, and no call has a task: its answer is taken in the turn
-of the loop in which it comes, and wakes the application if that waits. A broker has at most one
-answer that waits: fetched messages are invisible to other members, which may be idle. Without a
-timeout the application is expected to want more, and a broker that likely has some is asked ahead.
-A call is held only if the application waited when it was made. While it works, new messages go to
-other members; and an application that stops after a batch leaves no call behind that is answered
-just then.
+Each broker is asked by one call at a time, beside those that earlier waits left in flight. No call
+has a task: its answer is taken in the turn of the loop in which it comes, and wakes the application
+if that waits. So few answers wait: fetched messages are invisible to other members, which may be
+idle. Without a timeout the application is expected to want more, and a broker that likely has some
+is asked ahead. A call is held only if the application waited when it was made. While it works, new
+messages go to other members; and an application that stops after a batch leaves no call behind that
+is answered just then.
 
 Who wants one batch makes held calls. They outlive a wait that is given up, and nothing of what they
 bring is lost::
@@ -32,7 +32,14 @@ from functools import partial
 from types import MappingProxyType
 from typing import Final
 
-from ariane_sdk.consumer.receiving.asked import Asked, AskedCall, Brokers, wake
+from ariane_sdk.consumer.receiving.asked import (
+    Asked,
+    AskedCall,
+    Brokers,
+    is_outdated,
+    is_passing,
+    wake,
+)
 from ariane_sdk.consumer.receiving.fetched import Batch, Fetched
 from ariane_sdk.consumer.receiving.receive_calls import (
     ANSWER_BYTES_MAX,
@@ -42,7 +49,7 @@ from ariane_sdk.consumer.receiving.receive_calls import (
     messages_of,
 )
 from ariane_sdk.consumer.receiving.turns import turns_at
-from ariane_sdk.errors import CallError, ClientNotRunning, DeadlinePassed, ServiceUnavailable
+from ariane_sdk.errors import CallError, ClientNotRunning
 from ariane_sdk.message import ReceivedMessage
 from ariane_sdk.routing.route import BrokerRoute
 from ariane_sdk.runtime.clock import Clock
@@ -143,6 +150,8 @@ class Asking:
     async def close(self) -> None:
         """Have a wait for messages end with ClientNotRunning, and return when that has ended."""
         self._closing = True
+        while self._postponed:
+            self._postponed.popitem()[1]()
         if self._waiting is not None:
             wake(self._waiting)
             self._ended = self._ended or asyncio.Event()
@@ -164,7 +173,7 @@ class Asking:
             elif not (self._come and is_asked) and self._has_moved():
                 await self._follow()
             elif self._come and (answer := self._taken()) is not None:
-                if self._ahead:
+                if self._ahead or self._postponed:
                     await self._leave_first(answer)
                 # Decoded only now: a waiting answer is one piece of memory, and cheap.
                 batch = messages_of(answer)
@@ -187,7 +196,10 @@ class Asking:
         return messages[: self._count_max]
 
     async def _leave_first(self, answer: Answer) -> None:
-        """Let what was asked ahead be on its way before an answer is decoded."""
+        """Let what was asked ahead be on its way before an answer is decoded.
+
+        Also by another consumer, for whose turn this one's has ended.
+        """
         try:
             await asyncio.sleep(0)
         except asyncio.CancelledError:
@@ -241,10 +253,13 @@ class Asking:
         for address, broker in self._followed.items():
             if address in self._calls or address in self._postponed:
                 continue
-            if late := self._fetched.late and self._fetched.take_late(address):
-                for asked in late:
-                    self._note(address, asked)
-            elif self._timeout_s is None and address not in self._unlikely:
+            if self._fetched.late:
+                for asked in self._fetched.take_late(address):
+                    if not (asked.done() and is_outdated(asked)):
+                        self._note(address, asked)
+            if address in self._calls:
+                continue
+            if self._timeout_s is None and address not in self._unlikely:
                 self._ask_ahead(address, broker)
             else:
                 own_s = 0.0 if address in self._doubtful else hold_s
@@ -256,12 +271,15 @@ class Asking:
 
         def begin() -> None:
             self._postponed.pop(address, None)
+            asked: Asked
             try:
                 asked = self._brokers.ask(broker, self._count_max, 0.0)
-            except BaseException:
-                turns.end()
-                raise
+            except Exception as error:  # noqa: BLE001 - raised to whoever takes the answer.
+                asked = asyncio.get_running_loop().create_future()
+                asked.set_exception(error)
+                asked.exception()  # Not logged if nobody takes it.
             self._ahead[asked] = None
+            # First: the next one's request is sent before this one's answer is decoded.
             asked.add_done_callback(turns.end)
             self._note(address, asked)
 
@@ -308,7 +326,7 @@ class Asking:
                 continue
             if self._timeout_s is None and self._is_full(answer):
                 self._unlikely.discard(address)
-                if not self._is_slow:
+                if not self._is_slow and address not in self._postponed:
                     self._ask_ahead(address, broker)
             return answer
         return None
@@ -320,12 +338,13 @@ class Asking:
 
     def _postpone(self, address: str, error: CallError) -> None:
         """Ask a broker that failed again after a while, and wherever it is then."""
-        # A broker that has become a replica refuses; its address is of no use then.
-        if not (error.retriable or isinstance(error, ServiceUnavailable | DeadlinePassed)):
+        if not is_passing(error):
             raise error
         logger.info("the broker at %s gives no messages: %s", address, error)
         self._brokers.doubt()
         self._doubtful.add(address)  # Whether it is still away is known sooner without a hold.
+        if address in self._postponed:
+            return  # Another call to it, of those left in flight, was earlier.
         pause = start_task(self._clock.sleep(RETRY_S), f"receive-{address}")
         self._postponed[address] = pause.cancel
         pause.add_done_callback(partial(self._resume, address))

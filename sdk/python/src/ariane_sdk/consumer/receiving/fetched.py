@@ -41,10 +41,11 @@ class Fetched:
         """Keep the messages of a call, if it is over and succeeded."""
         if asked.done():
             try:
-                answer = asked.result()
+                self.keep(asked.result())
             except (ArianeError, asyncio.CancelledError):
                 return
-            self.keep(answer)
+            except Exception:  # noqa: BLE001 - logged: messages of other calls are kept.
+                logger.exception("messages of a call come again when their time is over")
 
     def add_late(self, address: str, calls: Iterable[Asked]) -> None:
         """Leave calls in flight: cancelling would leave messages on their way invisible to all."""

@@ -24,8 +24,11 @@ class Turns:
         self._waiting: dict[Callable[[], None], None] = {}
 
     def take(self, begin: Callable[[], None]) -> None:
-        """Call a function when it has its turn, at once if there is one; ``end`` ends the turn."""
-        if self._count < TURNS:
+        """Call a function when it has its turn, at once if there is one; ``end`` ends the turn.
+
+        It may not raise: it is called for a consumer that may be another one.
+        """
+        if self._count < TURNS and not self._waiting:
             self._count += 1
             begin()
         else:
@@ -36,13 +39,20 @@ class Turns:
         self._waiting.pop(begin, None)
 
     def end(self, _: object = None) -> None:
-        """A turn is over: the next one begins."""
-        if not self._waiting:
-            self._count -= 1
-            return
-        begin = next(iter(self._waiting))
-        del self._waiting[begin]
-        begin()
+        """A turn is over: the next one begins in the next turn of the loop.
+
+        Not now: calls that fail at once would end turns within turns, without bound.
+        """
+        self._count -= 1
+        if self._waiting:
+            asyncio.get_running_loop().call_soon(self._begin_next)
+
+    def _begin_next(self) -> None:
+        if self._waiting and self._count < TURNS:
+            begin = next(iter(self._waiting))
+            del self._waiting[begin]
+            self._count += 1
+            begin()
 
 
 _of_loops: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, WeakValueDictionary[str, Turns]]] = (
