@@ -157,7 +157,7 @@ func TestRecordsOfAQueueHaveTheirAttemptsAndOneReceipt(t *testing.T) {
 		"attempts":     func() { queue.Attempts = nil },
 		"more":         func() { queue.Records = append(queue.Records, 0) },
 		"less":         func() { queue.Records = queue.Records[:len(first)] },
-		"odd attempts": func() { queue.Attempts = append(slices.Clone(queue.Attempts), 0, 0, 0, 0) },
+		"odd attempts": func() { queue.Attempts = make([]byte, 3*numberBytes) },
 		"odd sizes":    func() { queue.RecordSizes = append(slices.Clone(queue.RecordSizes), 0) },
 		"size":         func() { queue.RecordSizes = []byte{0xFF, 0xFF, 0xFF, 0xFF} },
 	} {
