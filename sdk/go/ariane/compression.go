@@ -30,6 +30,8 @@ const (
 	compressBytesMin = 4096
 	// bodyBytesMax bounds what a body becomes: a small one may claim to be huge.
 	bodyBytesMax = 32 << 20
+	// answerBytesMax bounds what the compressed bodies of one answer of a broker become together.
+	answerBytesMax = 512 << 20
 )
 
 var compressors = map[Compression]func([]byte) ([]byte, error){
@@ -73,35 +75,41 @@ func packed(body []byte, kind Compression) ([]byte, Compression) {
 }
 
 // unpacked is a body as it was before its producer compressed it; as stored, with how it is
-// compressed, where it is damaged.
-func unpacked(stored []byte, kind Compression) ([]byte, Compression) {
-	body, err := decompressed(stored, kind)
+// compressed, where it is damaged or becomes larger than there is room, of which it takes its size.
+func unpacked(stored []byte, kind Compression, room *int) ([]byte, Compression) {
+	if kind == Uncompressed {
+		return stored, kind
+	}
+	body, err := decompressed(stored, kind, min(*room, bodyBytesMax))
 	if err != nil {
 		return stored, kind
 	}
+	*room -= len(body)
 	return body, Uncompressed
 }
 
 var errBodyTooLarge = errors.New("ariane: a body becomes too large")
 
-func decompressed(stored []byte, kind Compression) ([]byte, error) {
+func decompressed(stored []byte, kind Compression, bytesMax int) ([]byte, error) {
 	switch kind {
-	case Uncompressed:
-		return stored, nil
 	case LZ4:
-		return readAll(lz4.NewReader(bytes.NewReader(stored)))
+		return readAll(lz4.NewReader(bytes.NewReader(stored)), bytesMax)
 	case Zstandard:
 		decoder, err := zstdDecoder()
 		if err != nil {
 			return nil, err
 		}
-		return decoder.DecodeAll(stored, nil)
+		body, err := decoder.DecodeAll(stored, nil)
+		if err == nil && len(body) > bytesMax { // Its own bound is the same for all bodies.
+			err = errBodyTooLarge
+		}
+		return body, err
 	case Zlib:
 		reader, err := zlib.NewReader(bytes.NewReader(stored))
 		if err != nil {
 			return nil, err
 		}
-		return readAll(reader)
+		return readAll(reader, bytesMax)
 	}
 	return nil, fmt.Errorf("ariane: compression %v is not known", kind)
 }
@@ -114,9 +122,9 @@ var (
 	})
 )
 
-func readAll(reader io.Reader) ([]byte, error) {
-	body, err := io.ReadAll(io.LimitReader(reader, bodyBytesMax+1))
-	if err == nil && len(body) > bodyBytesMax {
+func readAll(reader io.Reader, bytesMax int) ([]byte, error) {
+	body, err := io.ReadAll(io.LimitReader(reader, int64(bytesMax)+1))
+	if err == nil && len(body) > bytesMax {
 		err = errBodyTooLarge
 	}
 	return body, err

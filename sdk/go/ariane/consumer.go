@@ -273,9 +273,10 @@ func (c *Consumer) receiveFrom(at place, subscriptions []*commonv1.Subscription,
 	}
 	var deliveries []Delivery
 	var failures []error
+	room := answerBytesMax
 	for _, queue := range answer.Queues {
 		c.hear(at.name, queue)
-		theirs, err := deliveriesOf(at.name, queue)
+		theirs, err := deliveriesOf(at.name, queue, &room)
 		if err != nil {
 			c.client.options.Logger.Error("a queue of a broker's answer cannot be read to its end: the rest of its messages come again",
 				"group", c.options.Group, "broker", at.name, "error", err)

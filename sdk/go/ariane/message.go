@@ -115,7 +115,7 @@ func (m *Message) wire(kind commonv1.MessageType, compression Compression) *comm
 
 // messageOf is what was sent, and how its body is still compressed: not at all, unless it is damaged.
 func messageOf(message *commonv1.Message) (Message, Compression) {
-	body, compression := unpacked(message.Body, message.Compression)
+	body, compression := unpacked(message.Body, message.Compression, new(bodyBytesMax))
 	known := Message{
 		Topic:      message.Topic,
 		Body:       body,

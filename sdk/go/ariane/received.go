@@ -45,7 +45,8 @@ var hiddenProperties = map[string]bool{
 }
 
 // deliveriesOf reads the records that a queue of a broker gave: those before the damage, if an error says that there is some.
-func deliveriesOf(broker string, queue *brokerv1.ReceivedRecords) ([]Delivery, error) {
+// Room is what compressed bodies may still become.
+func deliveriesOf(broker string, queue *brokerv1.ReceivedRecords, room *int) ([]Delivery, error) {
 	little := binary.LittleEndian
 	count := len(queue.RecordSizes) / numberBytes
 	deliveries := make([]Delivery, 0, count)
@@ -60,7 +61,7 @@ func deliveriesOf(broker string, queue *brokerv1.ReceivedRecords) ([]Delivery, e
 		if size > uint64(len(rest)) {
 			return deliveries, damaged(broker, queue)
 		}
-		delivery, err := deliveryOf(rest[:size])
+		delivery, err := deliveryOf(rest[:size], room)
 		if err != nil {
 			return deliveries, damaged(broker, queue)
 		}
@@ -87,7 +88,7 @@ func damaged(broker string, queue *brokerv1.ReceivedRecords) error {
 }
 
 // deliveryOf reads one record: its message, and its offset. Nothing of what it returns lies in the record.
-func deliveryOf(record []byte) (Delivery, error) {
+func deliveryOf(record []byte, room *int) (Delivery, error) {
 	big := binary.BigEndian
 	if len(record) < recordHeaderBytes || uint64(big.Uint32(record)) != uint64(len(record)) {
 		return Delivery{}, errNoRecord
@@ -112,7 +113,7 @@ func deliveryOf(record []byte) (Delivery, error) {
 		return Delivery{}, errNoRecord
 	}
 	delivery := Delivery{Message: Message{Topic: string(topic)}, Offset: int64(big.Uint64(record[20:]))}
-	delivery.Body, delivery.Compression = unpacked(bytes.Clone(body), compressionOf(flags))
+	delivery.Body, delivery.Compression = unpacked(bytes.Clone(body), compressionOf(flags), room)
 	delivery.readProperties(strings.ToValidUTF8(string(properties), "\uFFFD"))
 	return delivery, nil
 }

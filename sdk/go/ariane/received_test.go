@@ -47,7 +47,7 @@ func TestRecordsAreRead(t *testing.T) {
 	}
 	for name, wanted := range cases {
 		record := golden(t, name+".bin")
-		delivery, err := deliveryOf(record)
+		delivery, err := deliveryOf(record, new(answerBytesMax))
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -62,19 +62,19 @@ func TestRecordsAreRead(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, delivery, known)
 		}
 		stored, err := hex.DecodeString(wanted.Body)
-		body, compression := unpacked(stored, compressionOf(wanted.SystemFlag))
+		body, compression := unpacked(stored, compressionOf(wanted.SystemFlag), new(answerBytesMax))
 		if err != nil || !bytes.Equal(delivery.Body, body) || delivery.Compression != compression {
 			t.Errorf("%s: %x, %v", name, delivery.Body, delivery.Compression)
 		}
 		for size := range record {
-			if _, err := deliveryOf(record[:size]); err == nil {
+			if _, err := deliveryOf(record[:size], new(answerBytesMax)); err == nil {
 				t.Errorf("%s: %d bytes of it are taken for a record", name, size)
 			}
 		}
 		for place := range record { // Of any lengths: it may be taken, or not.
 			broken := slices.Clone(record)
 			broken[place] ^= 0x81
-			_, _ = deliveryOf(broken)
+			_, _ = deliveryOf(broken, new(answerBytesMax))
 		}
 	}
 }
@@ -100,18 +100,18 @@ func TestPropertiesOfTheSystemBecomeFields(t *testing.T) {
 		t.Fatal(delivery, err)
 	}
 	for _, text := range []string{"x", "2147483648", "", "+7", "0000000000007", "--7", "-+7"} {
-		if delivery, err = deliveryOf(recordOf(topic, 7, "_SYS_MSG_PRIORITY_", text)); err != nil || delivery.Priority != 0 {
+		if delivery, err = deliveryOf(recordOf(topic, 7, "_SYS_MSG_PRIORITY_", text), new(answerBytesMax)); err != nil || delivery.Priority != 0 {
 			t.Fatal(text, delivery, err)
 		}
 	}
 	request := []string{"CORRELATION_ID", "c-1", "REPLY_TO_CLIENT", "me", "TTL", "1500", "MSG_TYPE", "reply"}
 	for of, wanted := range map[string]string{topic: "", "main_REPLY_TOPIC": "main_REPLY_TOPIC"} {
-		delivery, err = deliveryOf(recordOf(of, 7, request...))
+		delivery, err = deliveryOf(recordOf(of, 7, request...), new(answerBytesMax))
 		if err != nil || delivery.replyTo.GetReplyTopic() != wanted || len(delivery.Properties) > 0 {
 			t.Fatal(delivery, err)
 		}
 	}
-	delivery, err = deliveryOf(recordOf(topic, 7, append(request, "CLUSTER", "main")...))
+	delivery, err = deliveryOf(recordOf(topic, 7, append(request, "CLUSTER", "main")...), new(answerBytesMax))
 	asks := delivery.replyTo
 	if err != nil || asks.ReplyTopic != "main_REPLY_TOPIC" || asks.ClusterName != "main" || asks.CorrelationId != "c-1" ||
 		asks.ClientId != "me" || asks.TimeToLive.AsDuration() != 1500*time.Millisecond {
@@ -130,7 +130,7 @@ func TestATimeToLiveIsThatOfTheContractOrNone(t *testing.T) {
 		"-1":                  nil,
 		"x":                   nil,
 	} {
-		delivery, err := deliveryOf(recordOf(topic, 7, "CORRELATION_ID", "c-1", "REPLY_TO_CLIENT", "me", "CLUSTER", "main", "TTL", text))
+		delivery, err := deliveryOf(recordOf(topic, 7, "CORRELATION_ID", "c-1", "REPLY_TO_CLIENT", "me", "CLUSTER", "main", "TTL", text), new(answerBytesMax))
 		if err != nil || !proto.Equal(delivery.replyTo.GetTimeToLive(), wanted) {
 			t.Error(text, delivery.replyTo.GetTimeToLive(), err)
 		}
@@ -147,7 +147,7 @@ func TestRecordsOfAQueueHaveTheirAttemptsAndOneReceipt(t *testing.T) {
 	}
 	for attempts, wanted := range map[string][]int{"\x00\x00\x00\x00": {1, 1}, "\x00\x00\x00\x00\x02\x00\x00\x00": {1, 3}} {
 		queue.Attempts = []byte(attempts)
-		found, err := deliveriesOf("broker-a", queue)
+		found, err := deliveriesOf("broker-a", queue, new(answerBytesMax))
 		if err != nil || len(found) != 2 || found[0].Attempt != wanted[0] || found[1].Attempt != wanted[1] || found[1].Offset != 9 ||
 			found[0].BrokerName != "broker-a" || found[0].QueueID != 3 || found[0].InvisibleUntil.UnixMilli() != 5000 {
 			t.Fatal(found, err)
@@ -163,10 +163,26 @@ func TestRecordsOfAQueueHaveTheirAttemptsAndOneReceipt(t *testing.T) {
 	} {
 		attempts, records, sizes := queue.Attempts, queue.Records, queue.RecordSizes
 		spoil()
-		if _, err := deliveriesOf("broker-a", queue); ReasonOf(err) != "RECORD_CORRUPTED" {
+		if _, err := deliveriesOf("broker-a", queue, new(answerBytesMax)); ReasonOf(err) != "RECORD_CORRUPTED" {
 			t.Error(what, err)
 		}
 		queue.Attempts, queue.Records, queue.RecordSizes = attempts, records, sizes
+	}
+}
+
+func TestBodiesOfAnAnswerBecomeNoMoreThanThereIsRoom(t *testing.T) {
+	for _, kind := range []Compression{LZ4, Zstandard, Zlib} {
+		room := 25_000
+		stored, _ := packed(make([]byte, 10_000), kind)
+		for place, wanted := range []Compression{Uncompressed, Uncompressed, kind, kind} {
+			body, compression := unpacked(stored, kind, &room)
+			if compression != wanted || wanted == kind && !bytes.Equal(body, stored) || wanted != kind && len(body) != 10_000 {
+				t.Error(kind, place, compression, len(body))
+			}
+		}
+		if body, compression := unpacked(make([]byte, 30_000), Uncompressed, &room); len(body) != 30_000 || compression != Uncompressed {
+			t.Error("what is not compressed needs no room: ", compression)
+		}
 	}
 }
 
