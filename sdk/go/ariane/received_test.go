@@ -94,7 +94,7 @@ func recordOf(topic string, offset int64, pairs ...string) []byte {
 
 func TestPropertiesOfTheSystemBecomeFields(t *testing.T) {
 	delivery, err := deliveryOf(recordOf(topic, 7, "color", "blue", "color", "red", "WAIT", "true", "_SYS_MSG_PRIORITY_", "-3",
-		"KEYS", "a  b ", "", "nameless", "empty", "", "__CRC32#", "0123456789", "EXPIRES_AT_MS", "1"))
+		"KEYS", "a  b ", "", "nameless", "empty", "", "__CRC32#", "0123456789", "EXPIRES_AT_MS", "1"), new(answerBytesMax))
 	if err != nil || delivery.Priority != -3 || !slices.Equal(delivery.Keys, []string{"a", "b"}) ||
 		!maps.Equal(delivery.Properties, map[string]string{"color": "red"}) || delivery.replyTo != nil {
 		t.Fatal(delivery, err)
