@@ -2,6 +2,7 @@ package mq.ariane.client;
 
 import com.google.protobuf.ByteString;
 import io.grpc.Context;
+import io.grpc.Status;
 import java.lang.System.Logger.Level;
 import java.time.Duration;
 import java.time.Instant;
@@ -342,7 +343,15 @@ public final class Consumer implements AutoCloseable {
         List<ArianeException> failures = new ArrayList<>();
         answers.forEach((broker, answer) -> {
             try {
-                answer.get().stream().filter(SettledRecords::hasError)
+                List<SettledRecords> results = answer.get();
+                int count = places.get(broker).size();
+                if (results.size() != count) {
+                    String text = ArianeException.counted(results.size(), "result") + " came for "
+                            + ArianeException.counted(count, "settlement");
+                    failures.add(ArianeException.of(
+                            Status.INTERNAL.withDescription(text).asRuntimeException(), broker));
+                }
+                results.stream().filter(SettledRecords::hasError)
                         .forEach(result -> failures.add(ArianeException.of(result.getError(), broker)));
             } catch (ExecutionException failed) {
                 failures.add(ArianeException.of(failed.getCause(), broker));

@@ -2,12 +2,16 @@ package mq.ariane.client;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.google.protobuf.ByteString;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
+import java.util.Collections;
 import java.util.List;
 import mq.ariane.broker.v1.ReceiveRecordsResponse;
+import mq.ariane.broker.v1.SettleRecordsResponse;
+import mq.ariane.broker.v1.SettledRecords;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -60,5 +64,17 @@ class AnswersTest {
         broker.spoil = AnswersTest::broken;
         ArianeException failure = assertThrows(ArianeException.class, () -> consumer.receive(PATIENCE));
         assertEquals("RECORD_CORRUPTED", failure.reason());
+    }
+
+    @Test
+    void moreOrFewerResultsThanSettlementsAreNoSuccess() throws Exception {
+        List<Delivery> deliveries = consumer.receive(PATIENCE);
+        consumer.ack(deliveries);
+        for (int count : new int[] {0, 2}) {
+            broker.results = answer -> SettleRecordsResponse.newBuilder()
+                    .addAllResults(Collections.nCopies(count, SettledRecords.getDefaultInstance())).build();
+            ArianeException failure = assertThrows(ArianeException.class, () -> consumer.ack(deliveries));
+            assertTrue(failure.isOutcomeUnknown(), failure.getMessage());
+        }
     }
 }

@@ -75,6 +75,9 @@ final class FakeProcess implements AutoCloseable {
     /** What becomes of an answer with messages. */
     volatile UnaryOperator<ReceiveRecordsResponse> spoil = answer -> answer;
 
+    /** What becomes of the results of settlements. */
+    volatile UnaryOperator<SettleRecordsResponse> results = answer -> answer;
+
     /** What a send waits for before it is acknowledged. */
     volatile Callable<?> acknowledge = () -> null;
 
@@ -239,7 +242,7 @@ final class FakeProcess implements AutoCloseable {
                 }
                 said.addResults(SettledRecords.getDefaultInstance());
             }
-            answer(caller, said::build);
+            answer(caller, () -> results.apply(said.build()));
         }
     }
 }
