@@ -32,6 +32,8 @@ final class Records {
     private static final int IPV6_MORE_BYTES = 12;
     private static final int COMPRESSED = 1;
     private static final String REPLY_SUFFIX = "_REPLY_TOPIC";
+    /** What the contract's durations hold: about 10,000 years. */
+    private static final long DURATION_MILLISECONDS_MAX = 315_576_000_000_000L;
     private static final int RANGE_BYTES = 2 * Long.BYTES;
 
     /** Of the system: the application does not see them. */
@@ -151,7 +153,7 @@ final class Records {
         ReplyAddress.Builder address = ReplyAddress.newBuilder().setCorrelationId(properties.get("CORRELATION_ID"))
                 .setClientId(properties.get("REPLY_TO_CLIENT")).setClusterName(cluster).setReplyTopic(cluster + REPLY_SUFFIX);
         String milliseconds = properties.getOrDefault("TTL", "");
-        if (milliseconds.matches("\\d{1,18}")) {
+        if (milliseconds.matches("\\d{1,18}") && Long.parseLong(milliseconds) <= DURATION_MILLISECONDS_MAX) {
             address.setTimeToLive(Times.of(Duration.ofMillis(Long.parseLong(milliseconds))));
         }
         return address.build();

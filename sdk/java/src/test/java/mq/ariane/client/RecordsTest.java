@@ -108,6 +108,11 @@ class RecordsTest {
         assertEquals("main_REPLY_TOPIC main c-1 me", String.join(" ", address.getReplyTopic(), address.getClusterName(),
                 address.getCorrelationId(), address.getClientId()));
         assertEquals(Duration.ofMillis(1500), Times.of(address.getTimeToLive()));
+        for (String tooLong : List.of("315576000000001", "999999999999999999")) {
+            asks[5] = tooLong;
+            assertFalse(read(queue(List.of(record("orders", "", 7, asks)), 0)).get(0).replyAddress().hasTimeToLive());
+        }
+        asks[5] = "9223372036855";
         String[] reply = java.util.Arrays.copyOf(asks, 6);
         assertEquals(null, read(queue(List.of(record("orders", "", 7, reply)), 0)).get(0).replyAddress());
         assertEquals("main", read(queue(List.of(record("main_REPLY_TOPIC", "", 7, reply)), 0)).get(0).replyAddress().getClusterName());
