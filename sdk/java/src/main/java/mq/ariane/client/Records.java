@@ -58,6 +58,7 @@ final class Records {
         Instant until = Instant.ofEpochMilli(queue.getInvisibleUntilMs());
         boolean same = attempts.remaining() == Integer.BYTES;
         try {
+            check(same || attempts.remaining() == sizes.remaining());
             while (sizes.hasRemaining()) {
                 ByteBuffer record = next(records, sizes.getInt());
                 int before = same ? attempts.getInt(0) : attempts.getInt();

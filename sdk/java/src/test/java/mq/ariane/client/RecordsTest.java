@@ -127,6 +127,7 @@ class RecordsTest {
         assertEquals(List.of(7L, 9L), found.stream().map(Delivery::offset).toList());
         assertEquals(5000, found.get(1).invisibleUntil().toEpochMilli());
         assertCorrupted(queue(records));
+        assertCorrupted(queue(records, 0, 1, 2));
         assertCorrupted(queue(records, 0).toBuilder().setRecords(ByteString.copyFrom(records.get(0))).build());
         assertCorrupted(queue(records, 0).toBuilder().setRecordSizes(ByteString.copyFrom(new byte[] {-1, -1, -1, -1})).build());
         assertCorrupted(queue(records, 0).toBuilder().setRecordSizes(ByteString.EMPTY).build());
