@@ -235,14 +235,17 @@ public final class Consumer implements AutoCloseable {
         return RecordSettlement.newBuilder().setInvisibleDuration(Times.of(duration)).build();
     }
 
-    /** Asks for others who wait: whoever works on messages asks for nothing meanwhile. */
+    /** Asks aside for others who wait: whoever works on messages asks for nothing meanwhile. */
     private void askForOthers(Duration wait, Deadline deadline) {
         if (receiving.get() > 1) {
-            try {
-                askAll(wait, deadline);
-            } catch (ArianeException failure) {
-                LOG.log(Level.DEBUG, "others ask when their time is over", failure);
-            }
+            client.aside(() -> {
+                try {
+                    askAll(wait, deadline);
+                } catch (ArianeException failure) {
+                    LOG.log(Level.DEBUG, "others ask when their time is over", failure);
+                }
+                return null;
+            });
         }
     }
 
