@@ -20,6 +20,18 @@ final class Bodies {
     /** Bounds what a body becomes: a small one may claim to be huge. */
     private static final int BYTES_MAX = 32 << 20;
 
+    /** Bounds what the compressed bodies of one answer of a broker become together. */
+    static final int ANSWER_BYTES_MAX = 512 << 20;
+
+    /** What compressed bodies may still become. */
+    static final class Room {
+        private int bytes;
+
+        Room(int bytes) {
+            this.bytes = bytes;
+        }
+    }
+
     /** The size of a body from which it is compressed. */
     private static final int COMPRESS_BYTES_MIN = 4096;
 
@@ -57,19 +69,21 @@ final class Bodies {
     }
 
     /**
-     * The body as it was before its producer compressed it.
+     * The body as it was before its producer compressed it; it takes its size from the room.
      *
-     * @throws IOException it is damaged, or becomes too large
+     * @throws IOException it is damaged, or becomes larger than a body may, or than there is room
      */
-    static byte[] original(ByteString stored, Compression kind) throws IOException {
+    static byte[] original(ByteString stored, Compression kind, Room room) throws IOException {
         if (kind == Compression.COMPRESSION_UNSPECIFIED) {
             return stored.toByteArray();
         }
         try (InputStream stream = decompressing(stored.newInput(), kind)) {
-            byte[] body = stream.readNBytes(BYTES_MAX + 1);
-            if (body.length > BYTES_MAX) {
-                throw new IOException("a body becomes larger than " + BYTES_MAX + " bytes");
+            int most = Math.min(BYTES_MAX, room.bytes);
+            byte[] body = stream.readNBytes(most + 1);
+            if (body.length > most) {
+                throw new IOException("a body becomes larger than " + most + " bytes");
             }
+            room.bytes -= body.length;
             return body;
         } catch (RuntimeException damaged) { // LZ4's reader says so of some damage.
             throw new IOException("a body is damaged", damaged);

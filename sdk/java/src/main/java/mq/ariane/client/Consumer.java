@@ -281,6 +281,7 @@ public final class Consumer implements AutoCloseable {
         String address = peer.address();
         List<Delivery> deliveries = new ArrayList<>();
         ArianeException damage = null;
+        Bodies.Room room = new Bodies.Room(Bodies.ANSWER_BYTES_MAX);
         Context before = life.attach();
         try {
             ReceiveRecordsRequest request = ReceiveRecordsRequest.newBuilder().setOrder(of).build();
@@ -289,7 +290,7 @@ public final class Consumer implements AutoCloseable {
                     .withDeadlineAfter(nanos, TimeUnit.NANOSECONDS).receiveRecords(request).getQueuesList()) {
                 hear(peer.name(), queue);
                 try {
-                    Records.read(peer.name(), queue, deliveries::add);
+                    Records.read(peer.name(), queue, room, deliveries::add);
                 } catch (RuntimeException | LinkageError error) { // A library of a format may not be for this machine.
                     LOG.log(Level.ERROR, "a queue of the answer of broker " + peer.name() + " cannot be read to its"
                             + " end: the rest of its messages come again", error);

@@ -108,11 +108,16 @@ public record Message(String topic, byte[] body, String tag, List<String> keys, 
     }
 
     static Message of(mq.ariane.common.v1.Message wire) {
+        return of(wire, new Bodies.Room(Bodies.ANSWER_BYTES_MAX));
+    }
+
+    /** One of several whose compressed bodies share a room. */
+    static Message of(mq.ariane.common.v1.Message wire, Bodies.Room room) {
         Instant deliverAt = wire.hasDeliveryTime() ? Times.of(wire.getDeliveryTime()) : null;
         Compression compression = Compression.COMPRESSION_UNSPECIFIED;
         byte[] body;
         try {
-            body = Bodies.original(wire.getBody(), wire.getCompression());
+            body = Bodies.original(wire.getBody(), wire.getCompression(), room);
         } catch (IOException damaged) {
             body = wire.getBody().toByteArray(); // It stays as stored, and says so.
             compression = wire.getCompression();

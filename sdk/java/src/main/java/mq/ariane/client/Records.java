@@ -47,11 +47,11 @@ final class Records {
     private Records() {}
 
     /**
-     * Reads what a queue of a broker gave, one after the other.
+     * Reads what a queue of a broker gave, one after the other. What compressed bodies become is taken from the room.
      *
      * @throws ArianeException RECORD_CORRUPTED
      */
-    static void read(String brokerName, ReceivedRecords queue, Consumer<Delivery> each) {
+    static void read(String brokerName, ReceivedRecords queue, Bodies.Room room, Consumer<Delivery> each) {
         ByteBuffer sizes = queue.getRecordSizes().asReadOnlyByteBuffer().order(ByteOrder.LITTLE_ENDIAN);
         ByteBuffer attempts = queue.getAttempts().asReadOnlyByteBuffer().order(ByteOrder.LITTLE_ENDIAN);
         ByteBuffer records = queue.getRecords().asReadOnlyByteBuffer();
@@ -64,7 +64,7 @@ final class Records {
                 int before = same ? attempts.getInt(0) : attempts.getInt();
                 long offset = record.getLong(QUEUE_OFFSET_AT);
                 var message = message(record);
-                each.accept(new Delivery(Message.of(message), brokerName, queue.getQueueId(), offset, before + 1, until,
+                each.accept(new Delivery(Message.of(message, room), brokerName, queue.getQueueId(), offset, before + 1, until,
                         queue.getReceipt(), message.hasReplyAddress() ? message.getReplyAddress() : null));
             }
             check(!records.hasRemaining());

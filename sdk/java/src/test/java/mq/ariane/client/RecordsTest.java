@@ -22,6 +22,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
 import mq.ariane.broker.v1.ReceivedRecords;
+import mq.ariane.common.v1.Compression;
 import org.junit.jupiter.api.Test;
 
 class RecordsTest {
@@ -61,7 +62,7 @@ class RecordsTest {
 
     private static List<Delivery> read(ReceivedRecords queue) {
         List<Delivery> found = new ArrayList<>();
-        Records.read("broker-a", queue, found::add);
+        Records.read("broker-a", queue, new Bodies.Room(Bodies.ANSWER_BYTES_MAX), found::add);
         return found;
     }
 
@@ -135,6 +136,20 @@ class RecordsTest {
 
     private static void assertCorrupted(ReceivedRecords queue) {
         assertEquals("RECORD_CORRUPTED", assertThrows(ArianeException.class, () -> read(queue)).reason());
+    }
+
+    @Test
+    void bodiesOfAnAnswerBecomeNoMoreThanThereIsRoom() throws Exception {
+        for (Compression kind : List.of(Compression.COMPRESSION_LZ4, Compression.COMPRESSION_ZSTD, Compression.COMPRESSION_ZLIB)) {
+            var stored = mq.ariane.common.v1.Message.newBuilder();
+            Bodies.pack(new byte[10_000], kind, stored);
+            Bodies.Room room = new Bodies.Room(25_000);
+            for (int wanted : new int[] {10_000, 10_000, stored.getBody().size()}) {
+                Message found = Message.of(stored.build(), room);
+                assertEquals(wanted, found.body().length);
+                assertEquals(wanted == 10_000 ? Compression.COMPRESSION_UNSPECIFIED : kind, found.compression());
+            }
+        }
     }
 
     @Test
