@@ -73,7 +73,7 @@ PARTS = [
     {"errors", "ArianeException"},
     {"message", "Message", "Delivery", "Receipt", "Nack", "Outcome", "Times"},
     {"producer", "Producer", "gathering", "Gathering", "records"},
-    {"consumer", "received", "Consumer", "ConsumerSettings", "Records"},
+    {"consumer", "received", "settling", "Consumer", "ConsumerSettings", "Records"},
     {"listener", "listening", "Listener", "Listening", "standstill", "Standstill"},
     {"transaction", "transactions", "TransactionProducer"},
     {"requests", "inbox", "Requests", "Inbox", "ReplyInbox"},
