@@ -238,14 +238,17 @@ public final class Consumer implements AutoCloseable {
     /** Asks aside for others who wait: whoever works on messages asks for nothing meanwhile. */
     private void askForOthers(Duration wait, Deadline deadline) {
         if (receiving.get() > 1) {
-            client.aside(() -> {
-                try {
+            try {
+                client.aside(() -> {
                     askAll(wait, deadline);
-                } catch (ArianeException failure) {
+                    return null;
+                }).exceptionally(failure -> {
                     LOG.log(Level.DEBUG, "others ask when their time is over", failure);
-                }
-                return null;
-            });
+                    return null;
+                });
+            } catch (ArianeException closed) {
+                LOG.log(Level.DEBUG, "others learn that the client is closed", closed);
+            }
         }
     }
 

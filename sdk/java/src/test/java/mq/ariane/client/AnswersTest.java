@@ -9,6 +9,11 @@ import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.Collections;
 import java.util.List;
+import java.util.concurrent.ArrayBlockingQueue;
+import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
 import mq.ariane.broker.v1.ReceiveRecordsResponse;
 import mq.ariane.broker.v1.SettleRecordsResponse;
 import mq.ariane.broker.v1.SettledRecords;
@@ -20,7 +25,7 @@ import org.junit.jupiter.api.Timeout;
 /** What a consumer makes of answers that are damaged, or not whole. */
 @Timeout(120)
 class AnswersTest {
-    private static final Duration PATIENCE = Duration.ofSeconds(30);
+    private static final Duration PATIENCE = Duration.ofSeconds(60);
 
     private FakeProcess broker;
     private FakeProcess nameServer;
@@ -32,7 +37,7 @@ class AnswersTest {
         broker = new FakeProcess("broker-a");
         broker.receive = () -> List.of("first", "second");
         nameServer = new FakeProcess("", broker);
-        client = new Client(List.of(nameServer.address), ClientSettings.builder().build());
+        client = new Client(List.of(nameServer.address), ClientSettings.builder().tryTimeout(PATIENCE).build());
         consumer = new Consumer(client, ConsumerSettings.builder("waiters").topic(FakeProcess.TOPIC).build());
     }
 
@@ -75,6 +80,32 @@ class AnswersTest {
                     .addAllResults(Collections.nCopies(count, SettledRecords.getDefaultInstance())).build();
             ArianeException failure = assertThrows(ArianeException.class, () -> consumer.ack(deliveries));
             assertTrue(failure.isOutcomeUnknown(), failure.getMessage());
+        }
+    }
+
+    @Test
+    void whatCameWaitsForNoNameServer() throws Exception {
+        BlockingQueue<String> arriving = new ArrayBlockingQueue<>(1);
+        CountDownLatch asked = new CountDownLatch(1);
+        broker.receive = () -> {
+            asked.countDown();
+            return List.of(arriving.take());
+        };
+        List<CompletableFuture<List<Delivery>>> waiting = List.of(consumer.receiveAsync(PATIENCE), consumer.receiveAsync(PATIENCE));
+        asked.await();
+        while (consumer.receiving.get() < 2) {
+            Thread.sleep(1);
+        }
+        CountDownLatch answered = new CountDownLatch(1);
+        nameServer.route = () -> answered.await(PATIENCE.toSeconds(), TimeUnit.SECONDS);
+        client.nameServers.forget(FakeProcess.TOPIC);
+        arriving.add("first");
+        assertEquals(1, ((List<?>) CompletableFuture.anyOf(waiting.toArray(new CompletableFuture<?>[0])).get(20, TimeUnit.SECONDS)).size());
+        assertEquals(1, answered.getCount());
+        answered.countDown();
+        arriving.add("second");
+        for (CompletableFuture<List<Delivery>> each : waiting) {
+            assertEquals(1, each.get(PATIENCE.toSeconds(), TimeUnit.SECONDS).size());
         }
     }
 }
