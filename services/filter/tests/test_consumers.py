@@ -20,6 +20,7 @@ from ariane_sdk import (
 from ariane_sdk.consumer.pulling import pull_loop
 
 WANTED = list(range(63, 300, 3))
+PATIENT = PullSettings(call_timeout_s=30.0)
 BODY = b"def matches(message): return int(message.body) % 2 == 0"
 _numbers = itertools.count()
 
@@ -155,6 +156,7 @@ async def test_without_a_loop(filter_server, ariane_name_servers, topic, group, 
             group=group,
             subscriptions={topic: sync.Uploaded(late)},
             start="earliest",
+            settings=PATIENT,
         ) as consumer:
             while len(found) < len(WANTED):
                 found += [int(message.body) for message in consumer.poll(timeout_s=30)]
