@@ -30,6 +30,8 @@ class ScriptedRanges(PullServiceServicer):
     def __init__(self):
         self.before = {}
         """What is waited for before each chunk, by its queue offset."""
+        self.leads_to = {}
+        """The next queue offset of chunks that lie about it, by their queue offset."""
         self.bounds = None
         """What it answers when asked for its bounds; never, if that is nothing."""
         self.asked_count = 0
@@ -55,7 +57,7 @@ class ScriptedRanges(PullServiceServicer):
                 )
                 record = encode_record(fields)
                 yield PullRangeResponse(
-                    next_queue_offset=queue_offset + 1,
+                    next_queue_offset=self.leads_to.get(queue_offset, queue_offset + 1),
                     record_sizes=np.array([len(record)], "<i4").tobytes(),
                     records=record,
                 )
@@ -140,6 +142,19 @@ async def test_a_broker_that_sends_no_more_and_answers_nothing_else_ends_the_rea
     assert set(broker.ranges) == {0, 2}
     assert caught.value.retriable
     assert not caught.value.outcome_unknown
+
+
+@pytest.mark.parametrize("to", [1, 2])
+async def test_a_broker_that_leads_back_in_the_range_ends_the_reading(broker, reader, to):
+    broker.leads_to[2] = to
+    read = []
+
+    async with asyncio.timeout(60):
+        with pytest.raises(errors.RecordDamaged, match=f"leads back from 2 to {to}"):
+            await bodies(reader, 5, read)
+
+    assert read == [b"0", b"1"]
+    assert broker.ranges == [0]
 
 
 async def test_a_replica_is_read_where_the_primary_sends_no_more(world, broker, replica):

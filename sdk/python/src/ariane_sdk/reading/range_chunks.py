@@ -153,6 +153,7 @@ class RangeChunks:
             QueueOffsetOutOfRange: The begin is no longer kept.
             ClientNotRunning: The client is not running.
             MessagesLost: The broker has lost messages of the range, and that is an error.
+            RecordDamaged: An answer leads back in the range.
             DeadlinePassed: The broker sends no chunk and does not answer a probe.
             CallError: The call failed, even when repeated.
         """
@@ -182,12 +183,12 @@ class RangeChunks:
             try:
                 while (chunk := await stream.next()) is not None:
                     self._lost.note(queue, chunk.lost)
-                    next_offset = chunk.next_queue_offset
+                    next_offset = _behind(queue, next_offset, chunk)
                     backoff = Backoff(REPEAT_S_MIN, REPEAT_S_MAX)
                     progress_s = self._clock.monotonic_s()
                     if chunk.record_sizes:
                         yield chunk
-            except MessagesLost:
+            except (MessagesLost, RecordDamaged):
                 raise
             except (CallError, AioRpcError) as failure:
                 error = _error_of(failure, peer=f"broker {broker.broker_name} at {address}")
@@ -204,6 +205,18 @@ class RangeChunks:
                 return
             finally:
                 call.cancel()
+
+
+def _behind(queue: MessageQueue, offset: int, chunk: PullRangeResponse) -> int:
+    """The next queue offset after a chunk that begins at one.
+
+    Raises:
+        RecordDamaged: It leads back: its messages would be read again and again.
+    """
+    behind = chunk.next_queue_offset
+    if behind < offset or (behind == offset and chunk.record_sizes):
+        raise RecordDamaged(f"{queue}: the broker's answer leads back from {offset} to {behind}")
+    return behind
 
 
 def _error_of(failure: CallError | AioRpcError, *, peer: str) -> CallError:
